@@ -82,8 +82,8 @@ def _jupyter_server_extension_points() -> list[dict[str, Any]]:  # pyright: igno
 class _Package(ModuleType):
     """Keeps ``wb.graph`` the function once the package ``workbench.graph`` is imported too.
 
-    The import system binds every imported subpackage to its name here. Where that name is a public
-    one, the public one stays; ``from workbench.graph import ...`` finds the package all the same.
+    The import system binds every imported subpackage to its name here. If that name is public, the
+    public object is kept; ``from workbench.graph import ...`` still finds the package.
     """
 
     def __setattr__(self, name: str, value: Any) -> None:

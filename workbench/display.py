@@ -1,8 +1,8 @@
-"""How a view shows itself in a notebook: a widget where a person looks, text and picture always.
+"""Display of a view in a notebook: a widget where a user looks at it, text and picture always.
 
-The one place that knows anywidget. A view gives its bundle (``graph``, built from
+The only module that uses anywidget. A view provides its bundle (``graph``, built from
 ``extensions/anywidget/src/graph.ts``), the traits the widget carries to the browser, and its static
-forms; `mime_bundle` decides what the output holds.
+forms; `mime_bundle` decides what the output contains.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ def mime_bundle(
     on_message: Callable[[Any, Any], None] | None = None,
     beside: Mapping[str, Any] | None = None,
 ) -> MimeBundle:
-    """The mime bundle of a view, and its metadata.
+    """Return the mime bundle of a view, and its metadata.
 
     Args:
         bundle: name of the front-end module, without ``.js``.
         traits: what the widget carries to the browser.
         text: the ``text/plain`` form.
-        html: the ``text/html`` form; it stands in where widgets do not run (GitHub, nbconvert). Its
-            drawings become images (`with_images`).
-        options: what Jupyter passed to ``_repr_mimebundle_``.
-        beside: more mime types, for front ends that draw the view by themselves.
-        on_message: called with (widget, content) for every custom message of the browser.
+        html: the ``text/html`` form, shown where widgets do not run (GitHub, nbconvert). Its
+            drawings are converted to images (`with_images`).
+        options: the arguments that Jupyter passed to ``_repr_mimebundle_``.
+        beside: additional mime types, for front ends that draw the view themselves.
+        on_message: called with (widget, content) for every custom message from the browser.
     """
     html = with_images(html)
     static = {"text/plain": text, "text/html": html}
@@ -75,13 +75,13 @@ def mime_bundle(
 
 
 def send_bundle(widget: Any, name: str, known: Container[str]) -> None:
-    """Answer a widget that asks for a bundle that it does not carry itself: module and stylesheet.
+    """Send a requested bundle (module and stylesheet) to a widget that does not carry it itself.
 
     Args:
-        widget: the widget that asked.
-        name: what it asked for; the answer has no buffers unless ``known`` has it and it is built.
-            The stylesheet is empty where the bundle has none of its own.
-        known: the bundles that it may ask for.
+        widget: the widget that requested the bundle.
+        name: name of the requested bundle; the answer has no buffers unless ``known`` contains it
+            and it is built. The stylesheet is empty where the bundle has none of its own.
+        known: the bundles that may be requested.
     """
     module, stylesheet = (STATIC / f"{name}.{kind}" for kind in ("js", "css"))
     buffers = None
@@ -92,10 +92,10 @@ def send_bundle(widget: Any, name: str, known: Container[str]) -> None:
 
 
 def with_images(html: str) -> str:
-    """``html`` with each inline ``<svg>`` as an ``<img>`` of the same drawing, on white.
+    """Return ``html`` with each inline ``<svg>`` as an ``<img>`` of the same drawing, on white.
 
-    JupyterLab takes the tags out of an inline drawing in a notebook it does not trust yet, and
-    leaves a soup of its labels; an image it shows.
+    In a notebook that is not trusted yet, JupyterLab removes the tags of an inline drawing, which
+    leaves only its labels as running text; it does show an image.
     """
     return _DRAWING.sub(lambda found: _image(found[0]), html)
 
@@ -112,10 +112,10 @@ def _image(drawing: str) -> str:
 
 
 def someone_is_looking() -> bool:
-    """Whether this cell was run by a front end with a person before it.
+    """Return whether this cell was run by a front end that a user is looking at.
 
     nbclient, nbconvert and papermill write the state of every widget into the notebook. They cannot
-    ask a person for input, and say so in each request they send to the kernel.
+    ask a user for input, and state so in each request they send to the kernel.
     """
     ipython = sys.modules.get("IPython")
     kernel: Any = getattr(ipython.get_ipython(), "kernel", None) if ipython is not None else None
@@ -127,9 +127,9 @@ def someone_is_looking() -> bool:
 
 @cache
 def _widget_class(bundle: str, kinds: tuple[tuple[str, type], ...]) -> type[AnyWidget]:
-    """The widget that runs ``<bundle>.js`` with the stylesheet ``<bundle>.css``, if there is one.
+    """Return the widget that runs ``<bundle>.js`` with the stylesheet ``<bundle>.css``, if any.
 
-    Made on first use, as anywidget reads the files then.
+    Created on first use, because anywidget reads the files at that time.
     """
     import anywidget
     import traitlets

@@ -1,8 +1,8 @@
-"""HTML of cells, from templates: whatever they are given is escaped.
+"""HTML for cell outputs, rendered from templates that escape every value.
 
-A template is a file beside the code that fills it, or a line in that code.
+A template is a file next to the code that fills it, or a line in that code.
 
-No script and no style sheet: notebooks drop both where they do not trust an output.
+Outputs contain no script and no style sheet: notebooks drop both in untrusted outputs.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ def render(template: str, **values: Any) -> str:
     """Fill a template.
 
     Args:
-        template: its path within the package: ``dtypes/types.html``.
-        values: what it names; plain text is escaped, what `markup` gave is not.
+        template: path of the template within the package: ``dtypes/types.html``.
+        values: the variables of the template; plain text is escaped, the output of `markup` is not.
 
     Raises:
-        jinja2.UndefinedError: it names something else.
+        jinja2.UndefinedError: the template uses a variable that is not given.
     """
     return _environment().get_template(template).render(values).strip()
 
 
 def fill(line: str, **values: Any) -> str:
-    """As `render`, of a template that is one line: ``<p>{{ text }}</p>``."""
+    """Fill a template that is a single line, ``<p>{{ text }}</p>``, like `render`."""
     return _environment().from_string(line).render(values)
 
 
 def markup(text: str) -> Markup:
-    """Text that is HTML or SVG already, every foreign part of it escaped."""
+    """Mark text as HTML or SVG in which everything that came from outside is already escaped."""
     from markupsafe import Markup
 
     return Markup(text)  # noqa: S704 - callers have escaped it

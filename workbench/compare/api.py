@@ -1,4 +1,4 @@
-"""``wb.compare``: which combination of modes to train with, measured."""
+"""``wb.compare``: measures which combination of modes to train with."""
 
 from __future__ import annotations
 
@@ -41,39 +41,42 @@ def compare(
     seed: int = 0,
     show_progress: bool = True,
 ) -> ComparisonView:
-    """Measure combinations of modes against each other; the experiment goes on as if nothing was.
+    """Measure combinations of modes against each other, without changing the experiment.
 
-    Every combination runs in processes of its own, from the very same weights and batches. All are
-    alive together and are measured in turns, in random order, so that a machine that is busy for a
-    while is so for all. Where the rounds leave an arm undecided, it and the baseline do more of
-    them in fresh processes, for about three minutes at most. What trains in this kernel is paused
-    meanwhile. Interrupt it and what was measured until then is kept.
+    Every combination runs in processes of its own, from exactly the same weights and batches. All
+    of them are alive together and are measured in turns, in random order, so that anything that
+    slows the machine for a while affects all of them. Where the rounds leave a combination
+    undecided, it and the baseline do more rounds in fresh processes, for about three minutes at
+    most. Other training in this kernel is paused meanwhile. If the comparison is interrupted,
+    everything measured until then is kept.
 
     Args:
-        target: an experiment; or several, by name or in a list, whose models are then compared each
-            with itself: what compiling gains depends on the model.
-        modes: mode strings; the first is the baseline. One that cannot run here, or that fails, is
-            a row that says why.
-        rounds: blocks of steps of each combination; under 5 there is no verdict.
-        parity_samples: samples of the validation data (the training data where there is none) whose
-            logits are compared with the baseline's.
+        target: an experiment; or several, as a mapping of names or a list. The models of several
+            are each compared only with themselves: what compiling gains depends on the model.
+        modes: mode strings; the first is the baseline. One that cannot run here, or that fails,
+            becomes a row that says why.
+        rounds: number of blocks of steps of each combination; with fewer than 5 there is no
+            verdict.
+        parity_samples: number of samples of the validation data (the training data if there is
+            none) whose logits are compared with the baseline's.
         fresh_cache: whether everything is compiled anew, so that the first step costs what it costs
-            on a machine that never saw the model. Without, this machine's cache is used.
-        equal_within: share by which two speeds may differ and be a *tie*, which is known to differ
-            by less. *Faster* and *slower* are known to differ, by at least that as far as was
-            measured; *unclear* is what the measurements support neither of.
-        seed: of the order of turns.
-        show_progress: a bar in a notebook, a line in a terminal.
+            on a machine that has never compiled the model. If False, this machine's cache is used.
+        equal_within: relative difference of two speeds up to which they count as equal. *Tie*:
+            known to differ by less than this. *Faster* and *slower*: known to differ, by at least
+            this as far as was measured. *Unclear*: the measurements support neither.
+        seed: seed of the order of turns.
+        show_progress: whether to show progress: a bar in a notebook, a line in a terminal.
 
     Returns:
         A view with ``.record``, ``.save(path)``, ``.figure()`` and a table. In TensorBoard every
         combination is a run with its hyperparameters, under ``compare`` in the run directory. The
-        panel's badges say what was found, until the model or the batch size changes.
+        panel's badges show the result until the model or the batch size changes.
 
     Raises:
-        TypeError: the target is no experiment.
+        TypeError: the target is not an experiment.
         ValueError: a mode string is unknown, or a number is out of range.
-        PackingError: an experiment cannot go to another process; the message names what.
+        PackingError: an experiment cannot be sent to another process; the message names what
+            cannot.
     """
     experiments = _named(target)
     texts = _checked(modes, rounds, parity_samples)
@@ -113,13 +116,13 @@ def compare(
 
 @contextmanager
 def _nothing_trains(notes: list[str]) -> Generator[None]:
-    """Pause what trains in this kernel, which would have a part of the cores; then it goes on."""
+    """Pause all training in this kernel, which would use some of the cores, and resume it after."""
     paused = [one for one in experiments() if one.status == "training"]
     try:
         for one in paused:
             one.pause()
         for one in paused:
-            with suppress(RunError):  # it failed in its last step, and says so itself
+            with suppress(RunError):  # it failed in its last step, and reports that itself
                 one.wait()
             notes.append(f"{one.name} was training and was paused meanwhile.")
         yield
@@ -130,7 +133,7 @@ def _nothing_trains(notes: list[str]) -> Generator[None]:
 
 
 def _show_in_badges(experiment: Experiment, session: Session, equal_within: float) -> None:
-    """From now on the panel's badges say what was measured here."""
+    """Make the panel's badges show what was measured here."""
     found = statements(session.arms, equal_within)
     if not found:
         return
@@ -141,12 +144,12 @@ def _show_in_badges(experiment: Experiment, session: Session, equal_within: floa
 
 
 def _completed(sessions: Sequence[Session]) -> int:
-    """Rounds that were completed for every model that was begun."""
+    """Return the number of rounds that were completed for every model that was begun."""
     return min((session.rounds for session in sessions if session.rounds), default=0)
 
 
 def _written_down(experiment: Experiment) -> Folder:
-    """A folder with everything that an experiment's arms begin with."""
+    """Return a folder with everything that an experiment's variants begin with."""
     shared = Folder(private_folder("workbench-compare-"), Seal.new())
 
     asked_from = Settings.current(experiment.device)

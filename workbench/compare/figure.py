@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def comparison_figure(record: CompareRecord) -> Figure:
-    """Per model: every block's step time, and the loss over the steps all arms did.
+    """Plot, for each model, every block's step time, and the loss over the steps all variants did.
 
-    A new figure that pyplot does not know, so nothing shows it twice.
+    The figure is not registered with pyplot, so it is not shown twice.
     """
     from matplotlib.figure import Figure
 

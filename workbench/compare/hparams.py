@@ -1,4 +1,4 @@
-"""A comparison in TensorBoard's HPARAMS tab: one run for each arm."""
+"""A comparison in TensorBoard's HPARAMS tab: one run for each variant."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ log = logging.getLogger("workbench")
 
 
 def write_hparams(record: CompareRecord, name: str, folder: Path, rate: float | None) -> None:
-    """Write every arm of the model called ``name`` as a run in ``folder``; a fault is logged."""
+    """Write every variant of the model ``name`` as a run in ``folder``; an error is only logged."""
     arms = [arm for arm in record.arms if arm.model in ("", name) and not math.isnan(arm.step_s)]
     try:
         for arm in arms:
             name = arm.modes.replace(":", "-").replace(",", "-")
             _write(arm, _unused(folder / name), record, rate)
-    except Exception as error:  # noqa: BLE001 - what was measured is worth more than its copy
+    except Exception as error:  # noqa: BLE001 - the measurements are worth more than their copy
         log.warning("nothing of the comparison was written for TensorBoard: %s", error)
 
 
 def _unused(path: Path) -> Path:
-    """``path``, or the first of ``path-2``, ``path-3``, ... that is not there."""
+    """Return ``path``, or the first of ``path-2``, ``path-3``, ... that does not exist."""
     numbered = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
     return path if not path.exists() else next(one for one in numbered if not one.exists())
 
 
 def _write(arm: ComparedArm, folder: Path, record: CompareRecord, rate: float | None) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of TensorFlow, which is not needed
+        warnings.simplefilter("ignore")  # about TensorFlow, which is not needed
         from torch.utils.tensorboard.writer import SummaryWriter
     hyperparameters: dict[str, str | float] = {
         "modes": arm.modes,

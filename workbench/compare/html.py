@@ -1,6 +1,6 @@
 """The static form of a comparison for a cell: the verdict, a table, bars of the speed.
 
-The best arm is marked by a word, not by colour.
+The best variant is marked by a word, not by colour.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WIDTH, _LABEL, _LINE = 640, 190, 24
 
 
 def comparison_html(record: CompareRecord) -> str:
-    """The comparison as HTML."""
+    """Return the comparison as HTML."""
     return render(
         "compare/comparison.html",
         title=record.title,
@@ -42,7 +42,7 @@ def _model(record: CompareRecord, model: str) -> dict[str, Any]:
 
 
 def speed_svg(arms: list[ComparedArm]) -> str:
-    """Speed against the baseline, with its interval, one line an arm, on a log scale."""
+    """Draw the speed against the baseline with its interval on a log scale, a line per variant."""
     ends = [end for arm in arms for end in (arm.speedup_low, arm.speedup_high)]
     ends = [end for end in ends if math.isfinite(end) and end > 0] or [1.0]
     low, high = min(0.8, *ends), max(1.25, *ends)

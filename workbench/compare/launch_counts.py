@@ -1,4 +1,4 @@
-"""How often a profiled step has asked a GPU, or on a CPU the dispatcher, to compute something."""
+"""Count of kernel launches of a profiled step on a GPU, or of dispatched operations on a CPU."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Iterable
 from typing import Any
 
 _LAUNCH = re.compile(r"(cu|cuda|hip)(Ext|Module)*(Launch(Cooperative)?Kernel|GraphLaunch)")
-"""Calls of the CUDA and HIP libraries; copies and the profiler's own notes are none."""
+"""Names of launch calls of the CUDA and HIP libraries; copies and the profiler's own annotations do
+not match."""
 
 
 def launches(events: Iterable[Any]) -> int:
-    """Kernels launched on a GPU, a CUDA graph counted once; on a CPU the innermost ATen operations.
+    """Count kernel launches on a GPU (a CUDA graph counts once), or innermost ATen calls on a CPU.
 
     Args:
-        events: of a profile, as `torch.profiler.profile.events` gives them.
+        events: events of a profile, as `torch.profiler.profile.events` returns them.
     """
     found = list(events)
     on_gpu = sum(1 for event in found if _LAUNCH.match(event.name))

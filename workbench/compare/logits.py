@@ -1,7 +1,7 @@
-"""What an arm answers for some samples: logits, as many as may be kept, with the classes last.
+"""Logits of a variant for some samples: as many as may be kept, with the classes last.
 
-Of a classifier that is one row a sample; of one that answers for every token or pixel one row each.
-However many there are, at most `MOST_VALUES` numbers are kept.
+A classifier gives one row per sample; a model that answers for every token or pixel gives one row
+for each of them. In any case, at most `MOST_VALUES` numbers are kept.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 import torch
 
 MOST_VALUES = 2**24
-"""64 MiB of float32, for each arm."""
+"""Maximum number of values per variant: 64 MiB of float32."""
 
 
 class Answers:
     """Collects batches of logits, ``[N, classes]``, ``[N, classes, ...]`` or ``[N, ..., classes]``.
 
     Args:
-        samples: how many are wanted.
+        samples: number of samples to collect.
     """
 
     def __init__(self, samples: int) -> None:
@@ -30,11 +30,11 @@ class Answers:
 
     @property
     def is_full(self) -> bool:
-        """Whether more would not be kept."""
+        """Whether no more values would be kept."""
         return self.samples >= self._wanted or self._left <= 0
 
     def add(self, logits: torch.Tensor, targets: Any) -> None:
-        """Keep a batch, or the first samples of it."""
+        """Add a batch, or the first samples of it."""
         taken = logits.detach()[: self._wanted - self.samples]
         self.samples += len(taken) if taken.ndim else 1
         rows = _rows(taken, targets)
@@ -48,12 +48,13 @@ class Answers:
 
 
 def compare_answers(ours: torch.Tensor, theirs: torch.Tensor) -> tuple[float, float]:
-    """(largest absolute difference, share of rows with the same answer); NaN where not finite.
+    """Return (largest absolute difference, share of rows with equal answers); NaN if not finite.
 
-    The answer of a row is its largest logit; of a single logit, whether it is positive.
+    The answer of a row is the class with the largest logit; for a single logit, whether it is
+    positive.
 
     Raises:
-        ValueError: they are of different shapes.
+        ValueError: their shapes differ.
     """
     if ours.shape != theirs.shape:
         raise ValueError(f"logits {list(ours.shape)} against {list(theirs.shape)}")
@@ -66,7 +67,7 @@ def compare_answers(ours: torch.Tensor, theirs: torch.Tensor) -> tuple[float, fl
 
 
 def _rows(logits: torch.Tensor, targets: Any) -> torch.Tensor:
-    """``[rows, classes]``; the axis of the classes is the one that ``targets`` lack."""
+    """Return ``[rows, classes]``; the axis of the classes is the one that ``targets`` lack."""
     if logits.ndim < 2:
         return logits.reshape(-1, 1)
     wanted = tuple(targets.shape) if isinstance(targets, torch.Tensor) else ()
@@ -74,6 +75,6 @@ def _rows(logits: torch.Tensor, targets: Any) -> torch.Tensor:
         is_second = wanted[1:] == tuple(logits.shape[2:])
         is_last = wanted[1:] == tuple(logits.shape[1:-1]) or (not wanted and logits.ndim == 3)
         logits = logits.movedim(1, -1) if is_second or not is_last else logits
-    if wanted and len(wanted) == logits.ndim:  # a target for each logit: each answers for itself
+    if wanted and len(wanted) == logits.ndim:  # a target for each logit: each is its own answer
         return logits.reshape(-1, 1)
     return logits.reshape(-1, logits.shape[-1])

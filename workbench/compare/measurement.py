@@ -1,11 +1,11 @@
-"""A comparison while it is measured: arms are started, measured in turns, and asked what they know.
+"""The measuring part of a comparison: variants are started, measured in turns, and queried.
 
-All arms of a model live together and only one of them computes at a time. First steps come one
-after the other (each may take all cores to compile); then rounds, each with one block of steps of
-every arm in random order, so that a machine that gets slower or faster does so for all of them.
-Where the rounds leave an arm undecided, it and the baseline do more of them in fresh processes, one
-pair after the other until it is decided: what differs from one process to the next is not known
-from one of each.
+All variants of a model are alive together and only one of them computes at a time. First steps run
+one after another (each may use all cores to compile). Then come the rounds, each with one block of
+steps of every variant in random order, so that a machine that gets slower or faster does so for all
+of them. Where the rounds leave a variant undecided, it and the baseline do more of them in fresh
+processes, one pair after another until it is decided: the difference from one process to the next
+cannot be determined from one process of each.
 """
 
 from __future__ import annotations
@@ -32,16 +32,18 @@ if TYPE_CHECKING:
     from workbench.records.compare import Verdict
 
 _WARM_UP = 5
-"""Steps after the first that are not timed: caches fill, allocators settle."""
+"""Steps after the first that are not timed: caches are filled and allocators settle."""
 _BLOCK_S = 0.25
-"""A block takes about so long."""
+"""Approximate duration of a block in seconds."""
 _MOST_STEPS = 50
 _MOST_PROCESSES = 24
-"""Of an arm, one after the other, while it is undecided."""
+"""Maximum number of processes of a variant, one after another, while it is undecided."""
 _AGAIN, _LEAST_AGAIN_S = 2.0, 180.0
-"""Undecided arms are measured again for so many times what all took until then, or for so long."""
+"""Limit for measuring undecided variants again: a multiple of the time that everything took until
+then, and at least this many seconds."""
 _FEWEST_AGAIN = 5
-"""Rounds of a fresh process: of fewer, one that was disturbed would move their middle."""
+"""Minimum number of rounds of a fresh process: with fewer, a single disturbed round would shift the
+estimate of their centre."""
 
 
 class Block(NamedTuple):
@@ -50,14 +52,14 @@ class Block(NamedTuple):
     round: int
     steps: int
     seconds: float
-    """A step."""
+    """Seconds per step."""
     process: int
-    """0 for the arm's first process, 1 for the one that was started after it, ..."""
+    """0 for the variant's first process, 1 for the one that was started after it, ..."""
 
 
 @dataclass
 class Measured:
-    """All that is known of one arm."""
+    """Everything that is known about one variant."""
 
     model: str
     modes: str
@@ -71,7 +73,7 @@ class Measured:
     graphs: int = -1
     breaks: int = -1
     samples: float = 0.0
-    """Of all timed steps together."""
+    """Number of samples of all timed steps together."""
     is_random: bool = False
     """Whether a step draws random numbers."""
     delta_logit: float = float("nan")
@@ -82,7 +84,7 @@ class Measured:
 
 
 def against(arm: Measured, baseline: Measured, equal_within: float) -> Paired:
-    """The rounds in which both were measured, judged with what counts as equal."""
+    """Compare the rounds in which both were measured, given what counts as equal."""
     rounds = _of_both(arm, baseline)
     return paired(
         [theirs.seconds for _, theirs in rounds],
@@ -106,22 +108,23 @@ class Plan:
     fresh_cache: bool
     seed: int = 0
     equal_within: float = EQUAL_WITHIN
-    """Share by which the speeds of arms may differ that are a tie."""
+    """Relative difference of the speeds of two variants up to which they are a tie."""
 
 
 Say = Callable[[str, float], None]
-"""Told what is being done, and which share of all is done, 0 to 1."""
+"""Called with what is being done, and with the completed share of all work, 0 to 1."""
 
 
 class Session:
-    """One model's arms, from their start to their end.
+    """The variants of one model, from their start to their end.
 
     Args:
-        model: its name.
+        model: name of the model.
         shared: folder with payload and checkpoint.
-        arms: modes of every arm, the baseline first, with why it cannot run here, or ``""``.
+        arms: modes of every variant, the baseline first, each with why it cannot run here, or
+            ``""``.
         plan: how much is measured.
-        say: told of progress.
+        say: called with progress.
     """
 
     def __init__(
@@ -140,15 +143,15 @@ class Session:
         self._total = sum(not refusal for _, refusal in arms) * (3 + plan.rounds) or 1
         self._order = random.Random(plan.seed)  # noqa: S311 - an order, not a secret
         self._no_more_after = math.inf
-        """Clock time after which no fresh process is started."""
+        """Clock time in seconds after which no fresh process is started."""
         self._processes: dict[int, int] = {}
-        """Number of the newest process, by arm."""
+        """Number of the newest process of each variant."""
         self._steps: dict[int, int] = {}
-        """Of a block, by arm."""
+        """Number of steps per block of each variant."""
         self.rounds = 0
 
     def measure(self) -> None:
-        """Measure everything, and remove what it took; an interrupt leaves in `arms` what is known.
+        """Measure everything and clean up; after an interrupt, `arms` has what is known so far.
 
         Raises:
             KeyboardInterrupt: the kernel was interrupted.
@@ -176,7 +179,7 @@ class Session:
             self._try(at, lambda process: process.begun())
 
     def _launch(self, at: int) -> None:
-        """Start a process of an arm, which is not waited for."""
+        """Start a process of a variant, without waiting for it."""
         path, number = self.shared.shown, self._processes.get(at, -1) + 1
         self._processes[at] = number
         fresh_cache = self._plan.fresh_cache and self._modes[at].compiled
@@ -189,7 +192,7 @@ class Session:
         )
 
     def _again(self) -> None:
-        """Measure undecided arms in fresh processes, until they are decided or it is enough."""
+        """Measure undecided variants in fresh processes, until all are decided or time is up."""
         done = self._plan.rounds
         for _ in range(1, _MOST_PROCESSES):
             only = self._undecided()
@@ -201,7 +204,7 @@ class Session:
             done = until
 
     def _rounds_again(self, only: Sequence[int]) -> int:
-        """How many a fresh process does: until their noise is half of what processes differ by."""
+        """Return how many rounds bring the noise to half of what processes differ by."""
         base = self.arms[0]
         noise = 0.0
         for at in only[1:]:
@@ -213,7 +216,7 @@ class Session:
         return min(max(wanted, _FEWEST_AGAIN), max(self._plan.rounds, _FEWEST_AGAIN))
 
     def _renew(self, only: Sequence[int]) -> None:
-        """Have fresh processes in the place of those that were measured."""
+        """Replace the processes that were measured by fresh ones."""
         for at in only:
             self._running[at].end()
             del self._running[at]
@@ -224,7 +227,7 @@ class Session:
             try:
                 process.begun()
                 process.ask("first", warm_up=_WARM_UP)
-            except ArmError as error:  # what was measured before counts
+            except ArmError as error:  # what was measured before is kept
                 self.arms[at].notes.append(f"could not be started again: {error}")
                 self._running.pop(at).end()
 
@@ -238,7 +241,7 @@ class Session:
                 arm.graphs, arm.breaks = told["graphs"], told["breaks"]
 
     def _rounds(self, begin: int, end: int, only: Sequence[int] | None = None) -> None:
-        """Do rounds ``begin`` to ``end``, of all arms or of those in ``only``."""
+        """Run rounds ``begin`` to ``end``, of all variants or of those in ``only``."""
         for number in range(begin, end):
             turn = [at for at in self._running if only is None or at in only]
             if len(turn) < 2 and only is not None:
@@ -255,16 +258,16 @@ class Session:
         if told is None:
             return
         seconds = statistics.median(told["seconds"])
-        if at not in self._steps:  # the first block says how many steps fill the next
+        if at not in self._steps:  # the first block determines how many steps fill the next
             self._steps[at] = max(1, min(_MOST_STEPS, round(_BLOCK_S / max(seconds, 1e-6))))
         arm.blocks.append(Block(number, count, seconds, self._processes[at]))
         arm.samples += told["samples"]
         arm.peak_bytes = told["peak_bytes"]
-        if len(told["losses"]) >= len(arm.losses):  # those of a fresh process begin anew
+        if len(told["losses"]) >= len(arm.losses):  # the losses of a fresh process start again
             arm.losses = told["losses"]
 
     def _undecided(self) -> list[int]:
-        """Arms that the rounds so far say nothing about, with the baseline; none where all do."""
+        """Return the variants that are undecided so far, and the baseline; empty if none are."""
         if 0 not in self._running:
             return []
         found = [at for at in self._running if at and self._verdict(at) == "unclear"]
@@ -301,7 +304,7 @@ class Session:
                     arm.notes.append(f"no logits to compare: {error}")
 
     def _try(self, at: int, do: Callable[[ArmProcess], Any]) -> Any:
-        """What ``do`` gives; an arm that fails at it is out, and the others go on."""
+        """Return what ``do`` returns; a variant that fails is dropped, and the others continue."""
         process = self._running.get(at)
         if process is None:
             return None
@@ -313,10 +316,10 @@ class Session:
             return None
 
     def _end(self) -> None:
-        """End every arm, whatever one of them or another interrupt does to it."""
+        """End every variant, even if one of them or another interrupt raises."""
         try:
             for process in self._running.values():
-                with suppress(OSError, ValueError):  # nobody could write it, or it is over already
+                with suppress(OSError, ValueError):  # cannot be written, or has ended already
                     process.leave()
             deadline = time.monotonic() + 1.0
             while time.monotonic() < deadline and self._still_running():
@@ -325,7 +328,7 @@ class Session:
             self._end_by_force()
 
     def discard(self) -> None:
-        """Remove what was written down for it, where it was never begun."""
+        """Remove the files of a session that was never begun."""
         self.shared.remove()
 
     def _still_running(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a comparison says of every two of its arms, for the badges of the experiment."""
+"""Verdicts of a comparison on every two of its variants, for the badges of the experiment."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 def statements(arms: Sequence[Measured], equal_within: float) -> dict[tuple[str, str], Compared]:
-    """By (modes before, modes now); nothing of arms that failed or had too few rounds.
+    """Return verdicts by (modes before, modes now), without variants that failed or had few rounds.
 
     Args:
-        arms: of one model.
-        equal_within: share by which the speeds of two may differ that are a tie.
+        arms: variants of one model.
+        equal_within: relative difference of two speeds up to which they are a tie.
     """
     found: dict[tuple[str, str], Compared] = {}
     measured: dict[str, Measured] = {}
     for arm in arms:
         if arm.blocks and not arm.problem:
-            measured.setdefault(arm.modes, arm)  # of equal ones the first, as the baseline is
+            measured.setdefault(arm.modes, arm)  # of equal ones the first, like the baseline
     for before, now in permutations(measured.values(), 2):
         change = against(now, before, equal_within)
         if change.rounds < FEWEST_ROUNDS:

@@ -1,11 +1,12 @@
-"""The most that a step has allocated: counted by the allocator on a GPU, from its reports on a CPU.
+"""Peak memory of a step: from the allocator on a GPU, from its reports to the profiler on a CPU.
 
-What a CPU process holds of the system says little: glibc keeps what was freed. torch tells its
-profiler of every allocation, so a profiled step has a peak of its own, which is the mode's and not
-that of what came before. It does not tell of the end of what was allocated before the profile
-began. So two steps are profiled and the second is measured: what is made anew in every step (the
-gradients above all, or a buffer that a forward assigns) was then allocated inside of the profile.
-To that comes what was there before and is still there after the first of them (`Held`).
+The memory that a CPU process holds is not a useful measure: glibc keeps what was freed. torch
+reports every allocation to its profiler, so a profiled step has a peak of its own, which is that of
+the mode and not of what came before. torch does not report when memory is freed that was allocated
+before the profile began. So two steps are profiled and the second is measured: what is allocated
+anew in every step (the gradients above all, or a buffer that a forward assigns) was then allocated
+inside the profile. Added to this is what existed before and still exists after the first of the two
+steps (`Held`).
 """
 
 from __future__ import annotations
@@ -26,29 +27,29 @@ _MEASURED = "workbench: the step that is measured"
 
 
 def forget_peak(device: torch.device) -> None:
-    """Let the GPU's high-water mark begin anew."""
+    """Reset the GPU's high-water mark."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
 
 
 def peak_on_gpu(device: torch.device) -> float:
-    """Bytes at the high-water mark; NaN on a CPU."""
+    """Return the bytes at the high-water mark; NaN on a CPU."""
     return float(torch.cuda.max_memory_allocated(device)) if device.type == "cuda" else float("nan")
 
 
 def profiled_on_cpu(
     step: Callable[[], object], *modules: nn.Module, optimizer: torch.optim.Optimizer
 ) -> tuple[float, list[Any]]:
-    """Do ``step`` twice, and look at the second one.
+    """Run ``step`` twice, and measure the second run.
 
     Args:
-        step: one training step of ``modules``; at least one was done before.
-        modules: the model as it is called, and the loss where it is a module.
-        optimizer: what updates them.
+        step: one training step of ``modules``; at least one has been run before.
+        modules: the model as it is called, and the loss if it is a module.
+        optimizer: the optimizer that updates them.
 
     Returns:
-        Bytes that were allocated at most, with all that was there; and the events of that step, as
-        `torch.profiler.profile.events` gives them.
+        The peak of allocated bytes, including what existed before; and the events of that step, as
+        `torch.profiler.profile.events` returns them.
     """
     held = Held(*modules, optimizer=optimizer)
     with torch.profiler.profile(profile_memory=True) as profile:
@@ -63,10 +64,10 @@ def profiled_on_cpu(
 
 
 def _allocated_at_most(profile: torch.profiler.profile) -> int:
-    """Bytes at the peak of the step that is measured, of what was allocated inside of the profile.
+    """Return the peak bytes of the measured step, counting what was allocated inside the profile.
 
-    The end of what was not is left out: torch tells of it where an earlier profile of the process
-    has seen something at the same address, and not otherwise.
+    Frees of anything else are ignored: torch reports them only if an earlier profile of the process
+    has seen an allocation at the same address.
     """
     begun, reports = 0, list[tuple[int, int, int]]()
     waiting = list(cast("Any", profile).profiler.kineto_results.experimental_event_tree())
@@ -92,13 +93,13 @@ def _allocated_at_most(profile: torch.profiler.profile) -> int:
 
 
 class Held:
-    """What weights, buffers, gradients and optimizer state take up; of a rank its own part.
+    """The memory of weights, buffers, gradients and optimizer state; on a rank, of its own part.
 
-    A storage counts once, however many tensors are in it; none is kept alive.
+    A storage counts once, however many tensors use it; no storage is kept alive.
 
     Args:
-        modules: whose parameters, gradients, buffers and other tensors are counted.
-        optimizer: whose state is.
+        modules: the modules whose parameters, gradients, buffers and other tensors are counted.
+        optimizer: the optimizer whose state is counted.
     """
 
     def __init__(self, *modules: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -112,7 +113,7 @@ class Held:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of those that still live."""
+        """Bytes of the storages that are still alive."""
         living = (size for storage, size in self._storages.values() if storage() is not None)
         return self._buckets + sum(living)
 
@@ -132,7 +133,7 @@ def _tensors(
 
 
 def _in(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors in nested lists, tuples and mappings."""
+    """Return the tensors in nested lists, tuples and mappings."""
     return (leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor))
 
 
@@ -143,9 +144,9 @@ def _with_gradient(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def _parts(tensor: Any) -> Iterator[torch.Tensor]:
-    """Strided tensors that hold the memory of ``tensor``."""
+    """Yield the strided tensors that hold the memory of ``tensor``."""
     if is_lazy(tensor):
-        return  # it takes no memory before its module's first call
+        return  # it uses no memory before its module's first call
     if hasattr(tensor, "to_local"):
         yield from _parts(tensor.to_local())
     elif hasattr(tensor, "__tensor_flatten__"):
@@ -163,11 +164,11 @@ def _parts(tensor: Any) -> Iterator[torch.Tensor]:
 
 
 def _bucket_bytes(module: nn.Module) -> int:
-    """What `DistributedDataParallel` keeps to average gradients in, of the size of all of them."""
+    """Return the bytes of `DistributedDataParallel`'s buckets, as large as all gradients."""
     if not isinstance(module, nn.parallel.DistributedDataParallel):
         return 0
     known = ddp_figures(module)
     if known.get("gradient_as_bucket_view"):
-        return 0  # the gradients are in them, and are counted
+        return 0  # the gradients are views of them, and are counted
     sizes = known.get("rebuilt_bucket_sizes") or known.get("bucket_sizes") or ""
     return sum(int(size) for size in str(sizes).split(",") if size.strip())

@@ -1,4 +1,4 @@
-"""How far a comparison is: a bar under the cell in a notebook, a line in a terminal."""
+"""Progress of a comparison: a bar under the cell in a notebook, a line in a terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from workbench.html import fill
 from workbench.records.source import shell
 
 PROGRESS_MIME = "application/vnd.torch-workbench.progress+json"
-"""Drawn by the JupyterLab extension, with a button that interrupts the kernel."""
+"""Mime type that the JupyterLab extension draws, with a button that interrupts the kernel."""
 
 _STATIC = (
     '<div role="status"><progress value="{{ share }}" max="1" style="width:240px" '
@@ -20,19 +20,19 @@ _STATIC = (
 
 
 class Progress(Protocol):
-    """Told what is being done."""
+    """Called with what is being done."""
 
     def __call__(self, what: str, share: float) -> None:
-        """``share`` of all is done, 0 to 1."""
+        """Show that ``what`` is being done and that ``share`` of all work is completed, 0 to 1."""
         ...
 
     def close(self) -> None:
-        """Take it off the screen."""
+        """Remove it from the screen."""
         ...
 
 
 class Silent:
-    """Says nothing."""
+    """Shows nothing."""
 
     def __call__(self, what: str, share: float) -> None:
         """Nothing."""
@@ -42,13 +42,13 @@ class Silent:
 
 
 class Line:
-    """One line of a terminal, written over."""
+    """One line of a terminal, which is overwritten."""
 
     def __init__(self) -> None:
         self._width = 0
 
     def __call__(self, what: str, share: float) -> None:
-        """Write it over the last one."""
+        """Overwrite the last line."""
         text = f"{share:4.0%}  {what}"
         sys.stderr.write("\r" + text.ljust(self._width))
         sys.stderr.flush()
@@ -63,8 +63,8 @@ class Line:
 class Bar:
     """A bar under the cell that is running; the kernel's Interrupt ends the comparison.
 
-    In JupyterLab with the extension a button does so. The kernel is busy with the cell and hears
-    no message, so the extension draws the button and interrupts from outside.
+    In JupyterLab with the extension, a button does so too. The kernel is busy with the cell and
+    receives no message, so the extension draws the button and interrupts from outside.
     """
 
     def __init__(self, display: Any) -> None:
@@ -72,16 +72,16 @@ class Bar:
         self._handle = display(_bundle("", 0.0, 0.0), raw=True, display_id=True)
 
     def __call__(self, what: str, share: float) -> None:
-        """Draw it anew."""
+        """Redraw it."""
         self._handle.update(_bundle(what, share, time.monotonic() - self._begun), raw=True)
 
     def close(self) -> None:
-        """Take it off the cell."""
+        """Remove it from the cell."""
         self._handle.update({"text/plain": "", "text/html": ""}, raw=True)
 
 
 def progress() -> Progress:
-    """What suits where this runs."""
+    """Return the progress display for this environment."""
     if hasattr(shell(), "kernel"):
         from IPython.display import display
 

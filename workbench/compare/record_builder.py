@@ -1,4 +1,4 @@
-"""From what arms have told to the record of their comparison."""
+"""Builds the record of a comparison from the reports of its variants."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAN = math.nan
 
 @dataclass(frozen=True)
 class About:
-    """What is the same for all arms."""
+    """Facts that are the same for all variants."""
 
     title: str
     device: str
@@ -35,7 +35,7 @@ class About:
 
 
 def build_record(sessions: Sequence[Sequence[Measured]], about: About) -> CompareRecord:
-    """The record; ``sessions`` has the arms of each model, the baseline first."""
+    """Build the record; ``sessions`` has the variants of each model, the baseline first."""
     arms = [arm for session in sessions for arm in session]
     described = [
         _arm(arm, session[0], about.equal_within) for session in sessions for arm in session

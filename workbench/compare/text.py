@@ -1,4 +1,4 @@
-"""A comparison in words and rows; the table in a terminal and the one in a notebook are these."""
+"""A comparison as text and rows; the tables in a terminal and in a notebook are built from them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _NONE = "–"
 
 
 def models(record: CompareRecord) -> list[str]:
-    """Names of the models, in order."""
+    """Return the names of the models, in order."""
     return list(dict.fromkeys(arm.model for arm in record.arms))
 
 
 def arms_of(record: CompareRecord, model: str) -> list[ComparedArm]:
-    """A model's arms, the baseline first."""
+    """Return the variants of a model, the baseline first."""
     return [arm for arm in record.arms if arm.model == model]
 
 
 def row(arm: ComparedArm) -> tuple[str, ...]:
-    """The cells of an arm, one per column."""
+    """Return the cells of a variant, one per column."""
     spread = f" ({duration(arm.step_q1_s)} .. {duration(arm.step_q3_s)})"
     return (
         arm.modes,
@@ -47,7 +47,7 @@ def row(arm: ComparedArm) -> tuple[str, ...]:
 
 
 def speed(arm: ComparedArm) -> str:
-    """What may be said of its speed: ``1.4× faster (1.3 .. 1.5)``, ``tie (0.98 .. 1.03)``."""
+    """Return its speed in words: ``1.4× faster (1.3 .. 1.5)``, ``tie (0.98 .. 1.03)``."""
     if arm.verdict == "baseline":
         return "baseline"
     if not _known(arm.speedup):
@@ -64,7 +64,7 @@ def speed(arm: ComparedArm) -> str:
 
 
 def pays_back(arm: ComparedArm) -> str:
-    """After how many steps a longer first step is paid back."""
+    """Return after how many steps a longer first step is paid back."""
     if arm.verdict != "faster" or not _known(arm.break_even):
         return _NONE
     if arm.break_even < 0:
@@ -74,7 +74,7 @@ def pays_back(arm: ComparedArm) -> str:
 
 
 def verdict(record: CompareRecord, model: str) -> str:
-    """One sentence: which combination to train with, as far as the spread supports any."""
+    """Return one sentence: which combination to train with, as far as the spread supports one."""
     arms = arms_of(record, model)
     base, others = arms[0], arms[1:]
     faster = sorted(
@@ -117,7 +117,7 @@ def _listed(names: list[str]) -> str:
 
 
 def describe(record: CompareRecord) -> str:
-    """The comparison as text: verdict, table, problems, what was measured and how."""
+    """Return the comparison as text: verdict, table, problems, what was measured and how."""
     parts = [f"Comparison of modes: {record.title}"]
     for model in models(record):
         parts += ["", verdict(record, model), *_table(arms_of(record, model))]
@@ -126,16 +126,16 @@ def describe(record: CompareRecord) -> str:
 
 
 def remarks(arms: list[ComparedArm]) -> list[str]:
-    """What is to be known of single arms: why one was not measured, what a figure of it means."""
+    """Return remarks on single variants: why one was not measured, what one figure means."""
     return [f"{arm.modes}: {text}" for arm in arms for text in (arm.problem, *arm.notes) if text]
 
 
 def footing(record: CompareRecord) -> list[str]:
-    """How it was measured, a sentence a line."""
+    """Return how it was measured, one sentence per line."""
     rounds = f"{record.rounds} round{'' if record.rounds == 1 else 's'}"
     begun = "Cancelled after" if record.cancelled else "Measured in"
     most = int(record.block_round.max(initial=-1)) + 1
-    if most > record.rounds + 1 > 1:  # one that an interrupt cut short does not count
+    if most > record.rounds + 1 > 1:  # a round that an interrupt cut short does not count
         rounds += f" ({most} where that left an arm unclear)"
     lines = [
         f"{begun} {rounds} on {record.device}, {record.threads} CPU threads an arm, torch "

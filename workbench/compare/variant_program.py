@@ -1,9 +1,9 @@
-"""The program of an arm: ``python -m workbench.compare.variant_program FOLDER``, or a rank of one.
+"""Program of a variant, or of a rank: ``python -m workbench.compare.variant_program FOLDER``.
 
-It makes the training from the payload, under the modes of its job, and then does what it is told,
-one order at a time: steps that are timed, what a step launches, logits at the weights of the start.
-Between two orders it waits without computing, while other arms are measured. Of several ranks the
-first one listens and tells the others.
+It creates the training from the payload, under the modes of its job, and then executes orders, one
+at a time: timed steps, the launches of a step, logits at the initial weights. Between two orders it
+waits without computing, while other variants are measured. Of several ranks, the first one receives
+the orders and passes them to the others.
 """
 
 from __future__ import annotations
@@ -48,13 +48,14 @@ _POLL_S = 0.005
 _LOOK_S = 1.0
 _ORPHANED = 75
 _PATIENCE = timedelta(hours=12)
-"""Of ranks, while other arms are measured or compile."""
+"""How long ranks wait while other variants are measured or compile."""
 _EPOCHS_WITHOUT_STEPS = 3
-"""A loader that does not know its length ends an epoch when it is asked for one batch too many."""
+"""Maximum number of epochs without a step: a loader that does not know its length ends an epoch
+when one batch too many is requested."""
 
 
 class Arm:
-    """One arm's part in a comparison; every rank of it has one."""
+    """The part of one variant in a comparison; every rank of it has one."""
 
     def __init__(self, folder: Folder) -> None:
         job = folder.seal.read_json(folder.path / JOB, JOB)
@@ -66,7 +67,7 @@ class Arm:
         training.modeset = ModeSet.parse(job["modes"], training.device)
         self._as_asked = ExitStack()
         self._as_asked.enter_context(training.asked_from.entered())  # to the end of the process
-        self._val, training.val = training.val, None  # no epoch's end inside of what is timed
+        self._val, training.val = training.val, None  # no end of an epoch within what is timed
         self._train = training.cursor.source
         self.training: Training = training
         self._advance: Callable[[], object] = training.advance
@@ -86,9 +87,9 @@ class Arm:
         training.train_mode.set(training.optimizer)
         loader = getattr(self._train, "loader", None) if self._train.has_workers else None
         self._prefetched = 0 if loader is None else loader.num_workers * loader.prefetch_factor
-        """Batches that worker processes get ready while other arms are measured."""
+        """Number of batches that worker processes prepare while other variants are measured."""
         self._limits: list[Limit] = []
-        """What is compiled no more, because it was compiled as often as Dynamo does."""
+        """Code that is no longer compiled, because it reached Dynamo's limit of recompiles."""
         if training.modeset.compiled:
             listen().on_break.append(self._limited)
         self._leads = self._rank is None or self._rank.leads
@@ -96,7 +97,7 @@ class Arm:
         self._orders = Follower(folder.path / "orders.jsonl", folder.seal)
 
     def serve(self) -> None:
-        """Obey until told to leave, or until nobody is there to tell."""
+        """Execute orders until the one to leave, or until the process that gives them is gone."""
         self._answer({"type": "ready"})
         while True:
             order = self._next_order()
@@ -107,7 +108,7 @@ class Arm:
     # -- orders -----------------------------------------------------------------------------
 
     def _do_first(self, order: Message) -> Message:
-        """The first step, with what it compiles; and some more, which are not told."""
+        """Run the first step, including what it compiles; and some more, which are not reported."""
         training = self.training
         if self._rank is None:
             training.begin()
@@ -122,14 +123,14 @@ class Arm:
         if report is not None:
             record = report.record
             graphs = {"graphs": record.num_graphs, "breaks": len(record.breaks)}
-        forget_peak(training.device)  # that of compiling, and of libraries that set themselves up
+        forget_peak(training.device)  # the peak of compiling, and of libraries that initialise
         return {"seconds": seconds, "is_random": training.guard.drew_random_numbers(), **graphs}
 
     def _do_steps(self, order: Message) -> Message:
-        """A block of steps: the time of each on a CPU, of all together on a GPU.
+        """Run a block of steps: time each one on a CPU, all together on a GPU.
 
-        Where worker processes make the batches, those that lay ready are used up first, and the
-        time is that of all steps together: what a step takes as long as the run lasts.
+        If worker processes make the batches, those that are already prepared are consumed first,
+        and the time is that of all steps together: the time per step over a long run.
         """
         count = int(order["count"])
         for _ in range(self._prefetched):
@@ -150,8 +151,8 @@ class Arm:
             "losses": self._losses(),
         }
 
-    def _do_profile(self, order: Message) -> Message:  # noqa: ARG002 - every order is one
-        """What one more step launches, and what it allocates on a CPU."""
+    def _do_profile(self, order: Message) -> Message:  # noqa: ARG002 - every order passes one
+        """Profile one more step: what it launches, and on a CPU what it allocates."""
         training = self.training
         if training.device.type == "cpu":
             modules = [training.model if self._rank is None else self._rank.called]
@@ -167,8 +168,8 @@ class Arm:
             "notes": list(dict.fromkeys(limit.sentence for limit in self._limits)),
         }
 
-    def _do_parity(self, order: Message) -> Message:  # noqa: ARG002 - every order is one
-        """Logits at the weights of the start, in eval mode; written to a file."""
+    def _do_parity(self, order: Message) -> Message:  # noqa: ARG002 - every order passes one
+        """Compute logits at the initial weights, in eval mode, and write them to a file."""
         training = self.training
         load(training, self._folder.start, self._folder.seal)
         source = self._train if self._val is None else self._val
@@ -184,7 +185,7 @@ class Arm:
                         break
             if self._leads:
                 kept.save(self._folder.path / LOGITS)
-        except Exception as error:  # noqa: BLE001 - the steps were measured, which is what counts
+        except Exception as error:  # noqa: BLE001 - the steps were measured, which matters more
             return {"samples": 0, "on": "", "problem": f"{type(error).__name__}: {error}"}
         where = "training" if self._val is None else "validation"
         return {"samples": kept.samples, "on": where, "problem": ""}
@@ -201,10 +202,10 @@ class Arm:
         return time.perf_counter() - started
 
     def _once(self) -> None:
-        """One step, which may be the first of another epoch.
+        """Run one step, which may be the first of another epoch.
 
         Raises:
-            RuntimeError: none was done, because the loss is not finite or there is no data.
+            RuntimeError: no step was done, because the loss is not finite or there is no data.
         """
         before = self.training.step_count
         for _ in range(_EPOCHS_WITHOUT_STEPS):
@@ -224,7 +225,7 @@ class Arm:
             self._samples += event.num_samples
 
     def _count_parts(self) -> None:
-        """Ranks emit no events: what each fetched of a batch is counted."""
+        """Count the samples that each rank fetches of a batch, as ranks emit no events."""
         cursor = self.training.cursor
         take = cursor.take
 
@@ -244,7 +245,7 @@ class Arm:
             torch.cuda.synchronize(self.training.device)
 
     def _of_all(self, own: float) -> float:
-        """The sum over ranks."""
+        """Return the sum over all ranks."""
         if self._ranks == 1:
             return own
         total = torch.tensor(own, dtype=torch.float64)
@@ -252,7 +253,7 @@ class Arm:
         return float(total)
 
     def _next_order(self) -> Message:
-        """The next order; all ranks have the same."""
+        """Return the next order, which is the same on all ranks."""
         order: list[Any] = [None]
         if self._leads:
             order[0] = self._wait_for_order()
@@ -268,7 +269,7 @@ class Arm:
             if time.monotonic() - looked > _LOOK_S:
                 looked = time.monotonic()
                 if not psutil.pid_exists(self._parent) or not self._folder.is_there:
-                    # nobody else is left who could; ranks and their launcher end with this one
+                    # no other process is left to do it; ranks and their launcher end with this one
                     shutil.rmtree(self._folder.shown.parent, ignore_errors=True)
                     os._exit(_ORPHANED)
             time.sleep(_POLL_S)
@@ -279,25 +280,25 @@ class Arm:
 
 
 def main(arguments: list[str]) -> int:
-    """Serve in a folder; returns the exit status."""
+    """Execute the orders in a folder; returns the exit status."""
     folder, rank = Folder(Path(arguments[0])), int(os.environ.get("RANK", "0"))
     folder.introduce(rank)
     try:
         if "WORLD_SIZE" in os.environ:
             join(_PATIENCE)
         Arm(folder).serve()
-    except BaseException as error:  # noqa: BLE001 - a model may raise anything, and is reported
+    except BaseException as error:  # noqa: BLE001 - a model may raise anything; it is reported
         write_down(error, rank, folder)
         os._exit(1)
     sys.stdout.flush()
-    os._exit(0)  # nothing is left to be kept, and taking torch apart takes a second
+    os._exit(0)  # nothing is left to be saved, and torch's shutdown takes a second
 
 
 def _warm_up(training: Training) -> None:
     """Compute a few samples of the first batch once without any mode, and undo it.
 
-    Libraries set themselves up in the first step of a process, which is no cost of a mode. What the
-    model raises it raises again in the step, where it is reported.
+    Libraries initialise in the first step of a process, which is not a cost of a mode. An error of
+    the model is raised again in the step, where it is reported.
     """
     training.guard.remember(exactly=True)
     try:

@@ -1,4 +1,4 @@
-"""An arm as its comparison sees it: a process (or several ranks) that is given orders."""
+"""A variant as its comparison sees it: a process (or several ranks) that receives orders."""
 
 from __future__ import annotations
 
@@ -21,29 +21,31 @@ if TYPE_CHECKING:
     from workbench.modes import ModeSet
 
 COMPARED_STEPS = 20
-"""Losses of so many steps are compared, counted from the weights at the start."""
+"""Number of steps whose losses are compared, counted from the initial weights."""
 JOB = "arm.json"
-"""In an arm's folder, what it is to do."""
+"""Name of the file in a variant's folder that describes its job."""
 LOGITS = "logits.pt"
-"""In an arm's folder, what it computed of the validation data."""
+"""Name of the file in a variant's folder with what it computed for the validation data."""
 _POLL_S = 0.005
 _PATIENCE_S = 1800.0
-"""For an answer: compiling a large model under ``max-autotune`` takes that long."""
+"""Longest wait for an answer in seconds: compiling a large model under ``max-autotune`` takes that
+long."""
 
 
 class ArmError(RuntimeError):
-    """An arm's processes ended, or gave no answer."""
+    """A variant's processes ended, or did not answer."""
 
 
 class ArmProcess:
-    """Starts at once; `begun` waits until it can be given orders.
+    """Processes of a variant, started immediately; `begun` waits until they can be given orders.
 
     Args:
-        shared: folder with the payload and the checkpoint that all arms of a model begin with.
-        folder: of this arm alone; made here.
-        modes: what it runs under.
-        parity_samples: how many samples' logits it is to compute.
-        cache: folder for what it compiles; None: this machine's, which may know the model.
+        shared: folder with the payload and the checkpoint that all variants of a model begin with.
+        folder: folder of this variant alone; created here.
+        modes: modes that it runs under.
+        parity_samples: number of samples whose logits it has to compute.
+        cache: cache folder for what it compiles; None for this machine's cache, which may already
+            have the model.
     """
 
     def __init__(
@@ -85,7 +87,7 @@ class ArmProcess:
         self._answer("ready")
 
     def ask(self, order: str, **arguments: int) -> Message:
-        """Give an order and wait for its answer.
+        """Send an order and wait for its answer.
 
         Raises:
             ArmError: it ended instead; the message says why.
@@ -95,15 +97,15 @@ class ArmProcess:
 
     @property
     def is_over(self) -> bool:
-        """Whether its processes are gone."""
+        """Whether its processes have ended."""
         return self._workers.status() is not None
 
     def leave(self) -> None:
-        """Have it end by itself: nothing more is wanted."""
+        """Make it end by itself: nothing more is needed."""
         self._orders.write({"do": "leave"})
 
     def end(self) -> None:
-        """End it, by force if need be."""
+        """End it, by force if necessary."""
         self._workers.end()
         self._orders.close()
 
@@ -137,7 +139,7 @@ class ArmProcess:
 
 
 def _environment(device: torch.device, ranks: int) -> dict[str, str]:
-    """The kernel's CPU threads, shared among ranks; and its GPU, which is an arm's only one."""
+    """Return variables: the kernel's CPU threads, shared among ranks, and the variant's GPU."""
     variables = {"OMP_NUM_THREADS": str(threads_of_a_rank(torch.get_num_threads(), ranks))}
     if device.type == "cuda" and device.index and ranks == 1:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
@@ -147,12 +149,12 @@ def _environment(device: torch.device, ranks: int) -> dict[str, str]:
 
 
 def _share(shared: Folder, own: Folder) -> None:
-    """Let an arm find payload, arrays and checkpoint in its own folder, without a copy of data."""
+    """Provide payload, arrays and checkpoint in a variant's own folder, without copying data."""
     for path in (shared.payload, *shared.path.glob(f"{ARRAY}*")):
         target = own.path / path.name
         try:
             target.hardlink_to(path)
-        except OSError:  # a file system without links
+        except OSError:  # a file system without hard links
             shutil.copy2(path, target)
     own.start.mkdir()
     for path in shared.start.iterdir():

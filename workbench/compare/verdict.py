@@ -1,34 +1,35 @@
-"""What interleaved blocks of steps support saying of two arms: *tie*, *unclear*, or different.
+"""Conclusions from interleaved blocks of steps of two variants: *tie*, *unclear*, or different.
 
-In every round each arm is measured once, in random order, so the two times of a round were taken
-within seconds of each other: what slows the machine slows both. Their ratio is therefore looked at
-round by round (a paired comparison), on a log scale, where twice as fast and twice as slow are
-equally far from 1. The middle of the rounds of one pair of processes is that of Wilcoxon's signed
-ranks (Hodges and Lehmann), so a round that something else disturbed does not move it.
+In every round each variant is measured once, in random order, so the two times of a round were
+taken within seconds of each other: whatever slows the machine slows both. Their ratio is therefore
+considered round by round (a paired comparison), on a log scale, where twice as fast and twice as
+slow are equally far from 1. The centre of the rounds of one pair of processes is estimated from
+Wilcoxon's signed ranks (Hodges and Lehmann), so a single disturbed round does not shift it.
 
-Processes differ: two that do the very same, whose memory lies elsewhere, were measured to differ by
-3 % as often as not and by 8 % at times, however many rounds they do. So rounds of one pair of
-processes are one observation, whose spread is not known from them; several pairs show it. Until
-then it is taken for `PROCESSES`, with the weight of a few observations (a conjugate prior), so the
-interval is Student's t of all of them together. Where others use the machine too, what disturbs a
-round disturbs the one after it, and the whole of a pair: pairs are taken to differ by no less than
-their rounds do.
+Processes differ: two that do exactly the same, but whose memory is at other addresses, were
+measured to differ by 3 % as often as not and by 8 % at times, however many rounds they do. So the
+rounds of one pair of processes are a single observation, whose spread cannot be determined from
+them; several pairs show it. Until then it is assumed to be `PROCESSES`, with the weight of a few
+observations (a conjugate prior), so the interval is Student's t of all of them together. Where
+others use the machine too, a disturbance of one round also affects the next round, and the whole
+pair: pairs are assumed to differ by at least as much as their rounds do.
 
-What counts as equal is stated beforehand (`EQUAL_WITHIN`, or what was asked for):
+What counts as equal is stated in advance (`EQUAL_WITHIN`, or the value that was requested):
 
-- *tie*: the arms are known to differ by less than that. Two one-sided tests at 2.5 % say so
-  (Schuirmann 1987), which is the same as their 95 % interval lying within the bound.
-- *faster*, *slower*: their 99 % interval leaves out 1, and the middle lies beyond the bound.
-- *unclear*: what was measured supports neither.
+- *tie*: the variants are known to differ by less than that. This is the result of two one-sided
+  tests at 2.5 % (Schuirmann 1987), which is the same as their 95 % interval being within the bound.
+- *faster*, *slower*: their 99 % interval excludes 1, and the centre is outside the bound.
+- *unclear*: the measurements support neither.
 
-Arms that are unclear are measured on, and judged again after each pair of processes
-(`workbench.compare.measurement`): up to 24 looks, each with a chance of its own to be wrong. So
-errors are counted in simulations of all of it, with correlated and heavy-tailed noise
-(`tests/unit/compare/test_verdict.py`). 400 to 600 comparisons each, of processes that differ by 1
-%, 3 % and 4.4 %: arms that differ by exactly the bound are a tie in 0.2, 4 and 7 % of them, equal
-ones different in 0, 0.2 and 2.3 %, 5 % are found in over 97 % and never a tie. On a machine that
-others use, whose rounds differ by 12 % or by 25 %, one like the next, equal ones are different in
-4.5 and 3.5 % (in 12 and 20 % if their pairs were taken to differ by `PROCESSES` there too).
+Variants that are unclear are measured further, and judged again after each pair of processes
+(`workbench.compare.measurement`): up to 24 looks, each with its own probability of error. So error
+rates are counted in simulations of the whole procedure, with correlated and heavy-tailed noise
+(`tests/unit/compare/test_verdict.py`). In 400 to 600 comparisons each, of processes that differ by
+1 %, 3 % and 4.4 %: variants that differ by exactly the bound are called a tie in 0.2, 4 and 7 % of
+them, equal ones different in 0, 0.2 and 2.3 %, and a difference of 5 % is found in over 97 % and
+never called a tie. On a machine that others use, whose rounds differ by 12 % or by 25 % and are
+correlated, equal variants are called different in 4.5 and 3.5 % (in 12 and 20 % if their pairs were
+assumed to differ by `PROCESSES` there too).
 """
 
 from __future__ import annotations
@@ -47,39 +48,39 @@ if TYPE_CHECKING:
     from workbench.records.compare import Verdict
 
 EQUAL_WITHIN = 0.03
-"""Arms whose speeds differ by less than this share are as good as equal, however certain it is that
-they differ; where nothing else was asked for."""
+"""Variants whose speeds differ by less than this share are considered equal, however certain the
+difference is; the default if no other bound is given."""
 FEWEST_ROUNDS = 5
-"""Fewer support no verdict."""
+"""Minimum number of rounds for a verdict."""
 PROCESSES = 0.04
-"""Standard deviation of the log ratio of two processes that do the very same: what is assumed, at
-least."""
+"""Standard deviation of the log ratio of two processes that do exactly the same: the minimum that
+is assumed."""
 _WEIGHT = 3
-"""Of that assumption, in observations."""
+"""Weight of that assumption, in observations."""
 _DIFFERENT = 0.01
-"""Two-sided error of the interval that is shown, which *faster* and *slower* go by."""
+"""Two-sided error of the interval that is shown, on which *faster* and *slower* are based."""
 _TIE = 0.05
-"""Two-sided error of the interval that has to lie within the bound for a *tie*."""
+"""Two-sided error of the interval that has to be within the bound for a *tie*."""
 
 
 @dataclass(frozen=True)
 class Paired:
-    """How much faster an arm is than another, from the rounds that both were measured in."""
+    """How much faster one variant is than another, from the rounds in which both were measured."""
 
     ratio: float
-    """Above 1 is faster; the middle of the rounds' ratios."""
+    """Speed ratio, above 1 if faster; the centre of the rounds' ratios."""
     low: float
     high: float
     """Ends of the 99 % interval."""
     rounds: int
     furthest: float = math.inf
-    """The log ratio that is furthest from 0 in the interval that a tie goes by."""
+    """The log ratio furthest from 0 in the interval on which a tie is based."""
     equal_within: float = EQUAL_WITHIN
-    """The share by which arms may differ that are as good as equal."""
+    """Relative difference up to which variants are considered equal."""
 
     @property
     def verdict(self) -> Verdict:
-        """What may be said of it."""
+        """The verdict that the measurements support."""
         if self.rounds < FEWEST_ROUNDS:
             return ""
         bound = math.log1p(self.equal_within)
@@ -96,13 +97,14 @@ def paired(
     processes: Sequence[int] | None = None,
     equal_within: float = EQUAL_WITHIN,
 ) -> Paired:
-    """Compare times (seconds) of two arms, round by round; the shorter series decides.
+    """Compare times (seconds) of two variants, round by round; the shorter series decides.
 
     Args:
-        baseline: one time a round.
-        arm: of the same rounds.
-        processes: of every round, which pair of processes did it; None: all were of one.
-        equal_within: the share by which arms may differ that are as good as equal.
+        baseline: one time per round.
+        arm: times of the same rounds.
+        processes: for every round, the index of the pair of processes that did it; None if all
+            rounds were done by one pair.
+        equal_within: relative difference up to which variants are considered equal.
     """
     count = min(len(baseline), len(arm))
     if not count:
@@ -123,9 +125,9 @@ def paired(
 
 
 def _pooled(middles: NDArray[np.float64], assumed: float, weight: int) -> tuple[float, float, int]:
-    """Mean, its standard error and degrees of freedom; ``assumed`` is a variance known before.
+    """Return mean, its standard error and degrees of freedom; ``assumed`` is a prior variance.
 
-    With a weight of 0 it is Student's: the standard deviation over the root of the number.
+    With a weight of 0 this is Student's: the standard deviation divided by the root of the number.
     """
     count, centre = len(middles), float(middles.mean())
     freedom = weight + count - 1
@@ -135,7 +137,7 @@ def _pooled(middles: NDArray[np.float64], assumed: float, weight: int) -> tuple[
 
 @lru_cache(maxsize=256)
 def student(error: float, freedom: int) -> float:
-    """How far Student's t lies beyond 0, to either side together, with probability ``error``."""
+    """Return the two-sided critical value of Student's t for the probability ``error``."""
     low, high = 0.0, 1e6
     while high - low > 1e-9 * high:
         middle = (low + high) / 2
@@ -144,7 +146,7 @@ def student(error: float, freedom: int) -> float:
 
 
 def _beyond(t: float, freedom: int) -> float:
-    """Probability of a value beyond ``t`` to either side (Abramowitz and Stegun 26.7.3, 26.7.4)."""
+    """Return the two-sided probability beyond ``t`` (Abramowitz and Stegun 26.7.3, 26.7.4)."""
     angle = math.atan2(t, math.sqrt(freedom))
     cosine, odd = math.cos(angle), freedom % 2
     term, total = (cosine, 0.0) if odd else (1.0, 0.0)
@@ -156,16 +158,16 @@ def _beyond(t: float, freedom: int) -> float:
 
 
 def _middle(rounds: NDArray[np.float64]) -> float:
-    """The median of the means of all pairs of values."""
+    """Return the median of the means of all pairs of values."""
     at, other = np.triu_indices(len(rounds))
     return float(np.median((rounds[at] + rounds[other]) / 2))
 
 
 def round_noise(own: Sequence[NDArray[np.float64]]) -> float:
-    """Standard deviation of rounds around the middle of theirs, by the quartiles of all of them.
+    """Return the standard deviation of rounds around their own centre, from the quartiles of all.
 
     Args:
-        own: log ratios of the rounds of each pair of processes.
+        own: log ratios of the rounds, one array for each pair of processes.
     """
     return _noise([rounds - _middle(rounds) for rounds in own])
 
@@ -175,13 +177,13 @@ def _noise(own: Sequence[NDArray[np.float64]]) -> float:
     if len(around) < FEWEST_ROUNDS:
         return float(around.std(ddof=1)) if len(around) > 1 else 0.0
     low, high = np.quantile(around, (0.25, 0.75))
-    return float(high - low) / 1.349  # of a normal distribution
+    return float(high - low) / 1.349  # for a normal distribution
 
 
 def break_even(first: float, step: float, base_first: float, base_step: float) -> float:
-    """Steps after which an arm has done as many as its baseline in the same time.
+    """Return the steps after which a variant has done as many as its baseline in the same time.
 
-    0 where it is ahead from the first step on, -1 where it never catches up.
+    The result is 0 if it is ahead from the first step on, and -1 if it never catches up.
     """
     behind, saving = first - base_first, base_step - step
     if behind <= 0:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _PICTURES = (".png", ".pdf", ".svg")
 MOST_ROWS = 50_000
-"""Blocks, and losses, that a widget carries; of more, those of every so many rounds and steps."""
+"""Maximum number of blocks, and of losses, that a widget carries; if there are more, rounds and
+steps are subsampled at a regular interval."""
 
 
 class ComparisonView:
@@ -27,16 +28,16 @@ class ComparisonView:
 
     def __init__(self, record: CompareRecord) -> None:
         self.record = record
-        """Plain data: every arm, every timed block, every loss."""
+        """Plain data: every variant, every timed block, every loss."""
 
     def save(self, path: str | Path) -> Path:
-        """Write the comparison in the form that the suffix names; returns the path.
+        """Write the comparison in the format that the suffix names; returns the path.
 
-        ``.safetensors`` is the record, to open again with ``wb.open(path)``; ``.txt`` and ``.html``
+        ``.safetensors`` is the record, which ``wb.open(path)`` opens again; ``.txt`` and ``.html``
         are the table to read; ``.svg``, ``.png`` and ``.pdf`` are the figure.
 
         Raises:
-            ValueError: another suffix; the message lists the known ones.
+            ValueError: the suffix is not supported; the message lists those that are.
         """
         target = Path(path).expanduser()
         suffix = suffix_of(target.name, (RECORD, ".txt", ".html", *_PICTURES), "a comparison")
@@ -52,7 +53,7 @@ class ComparisonView:
         return target
 
     def figure(self) -> Figure:
-        """Step times with their spread and loss curves, as a matplotlib figure."""
+        """Return step times with their spread and loss curves, as a matplotlib figure."""
         return comparison_figure(self.record)
 
     def __str__(self) -> str:
@@ -62,7 +63,7 @@ class ComparisonView:
         return "; ".join(verdict(self.record, model) for model in models(self.record))
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        """Widget, static HTML and text; only the last two where no widget can run."""
+        """Return widget, static HTML and text; only the last two where no widget can run."""
         return mime_bundle(
             "compare",
             {"record": carried(self.record).to_bytes(), "error": ""},
@@ -73,7 +74,7 @@ class ComparisonView:
 
 
 def carried(record: CompareRecord) -> CompareRecord:
-    """What a widget takes along: ``record``, its blocks and losses thinned where they are many."""
+    """Return ``record`` for a widget, its blocks and losses subsampled if there are many."""
     blocks, losses = len(record.block_arm), len(record.loss_arm)
     kept = record.block_round % max(1, -(-blocks // MOST_ROWS)) == 0
     seen = (record.loss_step - 1) % max(1, -(-losses // MOST_ROWS)) == 0

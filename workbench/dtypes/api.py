@@ -1,4 +1,4 @@
-"""``wb.dtypes``: one verb for an experiment, a block of code, a saved record."""
+"""``wb.dtypes``: a single function for an experiment, a block of code, a saved record."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from workbench.records.file import record_at
 
 
 class DtypeRecording(DtypeView):
-    """Every operation of a ``with`` block, on this thread and in backward; then the view of it.
+    """Recording of every operation of a ``with`` block, on this thread and in backward.
 
     Args:
-        model: whose paths modules go by; without it modules are learned when they first run.
+        model: the model whose paths name the modules; without it, modules are learned when they
+            first run.
     """
 
     def __init__(self, model: nn.Module | None = None) -> None:
@@ -68,26 +69,26 @@ def dtypes(target: Experiment | DtypeRecord | str | Path) -> DtypeView: ...
 def dtypes(target: Any = None) -> DtypeView:
     """Show which operation computed in which element type, in forward, backward and update.
 
-    Seen by the dispatcher while it runs, after autocast has cast what an operation takes: nothing
-    that is computed changes, and compiled code runs as compiled.
+    Types are recorded by the dispatcher while the code runs, after autocast has cast the inputs of
+    an operation: the results do not change, and compiled code runs as compiled.
 
     Args:
-        target: an `Experiment`, for its next step (one step is run if it is idle or paused; of a
-            run that is over it is computed and undone); a module or nothing, for
-            ``with wb.dtypes(model) as types:`` around code of your own; a `DtypeRecord`, or the
-            path of a saved one.
+        target: an `Experiment`, for its next step (one step is run if it is idle or paused; if its
+            run is over, the step is computed and undone); a module or nothing, for
+            ``with wb.dtypes(model) as types:`` around your own code; a `DtypeRecord`, or the path
+            of a saved one.
 
     Returns:
         A view with ``.record``, ``.rows(module)``, ``.save(path)``, ``.figure()`` and a rich
-        display: per operation what it takes, gives and computes in (tf32 and 8-bit products by
-        their own name, emulation said), calls, modules, shares of FLOPs and elements. What is not
-        known is told as unknown.
+        display: for each operation its input types, output types and compute type (tf32 and 8-bit
+        products under their own names, with emulation marked), calls, modules, shares of FLOPs and
+        elements. What cannot be determined is reported as unknown.
 
     Raises:
         TypeError: the target is none of these.
         RuntimeError: the step failed.
-        FileNotFoundError: no file at the path.
-        RecordError: the file holds no record of types.
+        FileNotFoundError: the path does not exist.
+        RecordError: the file does not contain a record of types.
     """
     if target is None or isinstance(target, nn.Module):
         return DtypeRecording(target)

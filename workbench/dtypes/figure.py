@@ -1,4 +1,4 @@
-"""Shares of each type in the FLOPs of products and in the elements of all results, by phase."""
+"""Figure of the share of each type in FLOPs of products and elements of all results, by phase."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 _COLOURS = ("#2f6fb3", "#b8651b", "#5b7f3a", "#7c5cd6", "#a03c3c", "#4f7f86")
 _HATCHES = ("", "//", "..", "xx", "\\\\", "++")
-"""So that types are told apart without colour."""
+"""Hatches, to distinguish types without colour."""
 
 
 def types_figure(record: DtypeRecord) -> Figure:
-    """Two bars per phase, on a new figure that pyplot does not know, so nothing shows it twice."""
+    """Plot two bars per phase, on a new figure that is not registered with pyplot."""
     from matplotlib.figure import Figure
 
     lines = [line for line in lines_of(record.rows) if line.kind == "computes"]

@@ -1,4 +1,4 @@
-"""The static form for a cell: sentences and a table."""
+"""Static form of a record for a cell: sentences and a table."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from workbench.records.dtypes import DtypeRecord
 
 _NUMBERS_FROM = 5
-"""From this column on there are numbers."""
+"""First of the columns that contain numbers."""
 
 
 def types_html(record: DtypeRecord) -> str:
-    """The record as HTML, under 30 kB."""
+    """Return the record as HTML, under 30 kB."""
     return render(
         "dtypes/types.html",
         heading=heading(record),

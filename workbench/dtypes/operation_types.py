@@ -1,9 +1,9 @@
-"""What one operation takes, gives and computes in.
+"""Input, output and compute types of one operation.
 
 Values and product may differ. ``tf32`` multiplies float32 values with 10 bits of mantissa.
-torchao's tensors in 8 bits say that they are bfloat16, as which they may be used everywhere, and
-are multiplied as what they hold; where the hardware has no such product they say that it is
-emulated.
+torchao's tensors in 8 bits report their dtype as bfloat16, as which they can be used everywhere,
+and are multiplied in the type that they hold; if the hardware has no such product, they report that
+it is emulated.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _MOVES = frozenset(
         "_reshape_alias", "_local_scalar_dense", "is_same_size", "_foreach_zero_", "_foreach_copy_",
     )
 )  # fmt: skip
-"""They hand on or write down values and compute none."""
+"""Operations that pass on or store values and compute none."""
 _ATTENTION = "aten._scaled_dot_product"
-"""Fused attention, for which torch has no formula on a CPU."""
+"""Prefix of fused attention, for which torch has no FLOP formula on a CPU."""
 _HELD = ("_data", "qdata")
-"""Where torchao's tensors keep their values in 8 bits."""
+"""Attributes in which torchao's tensors keep their values in 8 bits."""
 
 
 @dataclass(frozen=True)
 class Types:
-    """The types of one call, as words."""
+    """The types of one call, as text."""
 
     cast: bool
     takes: str
@@ -47,7 +47,7 @@ class Types:
 
 
 def types_of(operation: Any, args: Any, kwargs: Any, out: Any) -> Types | None:
-    """The types of a call; None where it computes nothing in floating point."""
+    """Return the types of a call, or None if it computes nothing in floating point."""
     name = str(operation._overloadpacket)
     if operation.is_view:
         return None
@@ -63,7 +63,7 @@ def types_of(operation: Any, args: Any, kwargs: Any, out: Any) -> Types | None:
     if has_formula(operation) or name.startswith(_ATTENTION):
         computes, emulated = _product(operation, taken)
     else:
-        # a number that became a tensor does not decide in which type the others are computed
+        # a number that became a tensor does not determine in which type the others are computed
         deciding = [one for one in taken if one.ndim] or taken
         computes = MIXED.join(sorted({_word(one) for one in (*deciding, *given)}))
         emulated = False
@@ -105,7 +105,7 @@ def _word(tensor: torch.Tensor) -> str:
 
 
 def _held(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The values in 8 bits inside one of torchao's tensors."""
+    """Return the 8-bit values inside one of torchao's tensors."""
     if type(tensor) in (torch.Tensor, torch.nn.Parameter):
         return None
     found = (getattr(tensor, name, None) for name in _HELD)
@@ -113,10 +113,10 @@ def _held(tensor: torch.Tensor) -> torch.Tensor | None:
 
 
 def _product(operation: Any, taken: list[torch.Tensor]) -> tuple[str, bool]:
-    """What is multiplied, and whether it is emulated.
+    """Return the type of the multiplied values, and whether the product is emulated.
 
-    The first two matrices are: a bias has one dimension, and what fused attention takes and gives
-    besides (the sums of its rows, in float32) is not multiplied.
+    Only the first two matrices are multiplied: a bias has one dimension, and the other inputs and
+    outputs of fused attention (the sums of its rows, in float32) are not.
     """
     eight = [one for one in taken if _held(one) is not None]
     if eight:
@@ -137,12 +137,12 @@ def _is_emulated(tensor: Any) -> bool:
 
 
 def _has_tf32() -> bool:
-    """Whether the current GPU is one of NVIDIA's from compute capability 8.0 on."""
+    """Whether the current GPU is from NVIDIA with compute capability 8.0 or higher."""
     return torch.version.cuda is not None and torch.cuda.get_device_capability() >= (8, 0)
 
 
 def _float32_product(operation: Any, device: str) -> str:
-    """``float32``, or what this process has torch multiply float32 in."""
+    """Return ``float32``, or the type in which this process makes torch multiply float32."""
     of_convolution = "conv" in str(operation._overloadpacket)
     backends: Any = torch.backends
     if device == "cuda" and _has_tf32():

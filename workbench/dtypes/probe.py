@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class DtypeProbe(StepProbe):
-    """Rides along with the next step; compiled regions run as compiled.
+    """Records the next step; compiled regions run as compiled.
 
     Args:
         modes: the modes of the experiment, for the record.
@@ -35,19 +35,19 @@ class DtypeProbe(StepProbe):
         self._recorder = Recorder(context.model)
 
     def before_forward(self) -> None:
-        """Start to record; autocast casts above the dispatcher, so what it does is seen."""
+        """Start to record; autocast casts above the dispatcher, so its casts are seen."""
         if self._recorder is not None:
             self._recorder.phase = FORWARD
             self._recorder.__enter__()
             self._entered = True
 
     def after_forward(self, loss: torch.Tensor) -> None:  # noqa: ARG002 - the hook's signature
-        """Backward is next."""
+        """Enter the backward phase."""
         if self._recorder is not None:
             self._recorder.phase = BACKWARD
 
     def after_backward(self) -> None:
-        """The optimizer is next."""
+        """Enter the phase of the optimizer."""
         if self._recorder is not None:
             self._recorder.phase = UPDATE
 
@@ -55,7 +55,7 @@ class DtypeProbe(StepProbe):
         """Stop, and return the record.
 
         Raises:
-            RuntimeError: the step ended before its forward.
+            RuntimeError: the step ended before its forward began.
         """
         context, recorder, entered = self._context, self._recorder, self._entered
         self._context, self._recorder, self._entered = None, None, False

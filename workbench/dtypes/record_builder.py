@@ -1,4 +1,4 @@
-"""From what a recorder added up to a `DtypeRecord`."""
+"""Builds a `DtypeRecord` from the sums of a recorder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMPILED = (
 
 @dataclass(frozen=True)
 class About:
-    """What a record is of."""
+    """Description of what was recorded."""
 
     title: str
     model: str = ""
@@ -37,7 +37,7 @@ class About:
 
 
 def build_record(recorder: Recorder, about: About) -> DtypeRecord:
-    """The record of all that ``recorder`` saw; it keeps nothing of it."""
+    """Build the record of all that ``recorder`` saw, without references to it."""
     rows = [*recorder.found.items(), *_compiled_rows(recorder)]
     strings: dict[str, int] = {"": 0}
 
@@ -85,7 +85,7 @@ def _kind(key: Key) -> int:
 
 
 def _compiled_rows(recorder: Recorder) -> list[tuple[Key, Sums]]:
-    """One row per compiled module and phase: where something ran, and that it is unknown."""
+    """Return one row per compiled module and phase: something ran there, with unknown types."""
     nothing = Types(cast=False, takes=UNKNOWN, gives=UNKNOWN, computes=UNKNOWN, emulated=False)
     return [
         (Key(phase, COMPILED_REGION, path, nothing), Sums())

@@ -1,12 +1,13 @@
-"""Notes the types of every operation of one step, without changing what runs.
+"""Records the types of every operation of one step, without changing what runs.
 
-A `TorchDispatchMode` sees each ATen call after autocast has cast what it takes. It declares
-``ignore_compile_internals``: compiled code runs as compiled, without a recompile, and is unseen but
-for the library functions that it calls.
+A `TorchDispatchMode` sees each ATen call after autocast has cast its inputs. The mode declares
+``ignore_compile_internals``: compiled code runs as compiled, without a recompile, and is not seen
+except for the library functions that it calls.
 
-The module is the innermost one whose call is on the stack: no hook is set. During backward it is
-the one whose forward made the node that runs, by its sequence number. A node whose number was not
-noted (its forward ran before, or on another thread) has no module, which is told as unknown.
+The module of an operation is the innermost one whose call is on the stack: no hook is set. During
+backward it is the one whose forward created the running node, found by the node's sequence number.
+A node whose number was not recorded (its forward ran before, or on another thread) has no module,
+which is reported as unknown.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ FORWARD, BACKWARD, UPDATE = range(len(DTYPE_PHASES))
 LOSS = "loss"
 """Forward code outside every module, as in `GraphRecord`."""
 OPTIMIZER = "optimizer"
-"""The update, which is of no module."""
+"""Name for the update, which belongs to no module."""
 UNKNOWN_MODULE = ""
 
 
 @dataclass(frozen=True)
 class Key:
-    """What calls are added up by."""
+    """The fields by which calls are grouped."""
 
     phase: int
     op: str
@@ -56,7 +57,7 @@ class Key:
 
 @dataclass
 class Sums:
-    """Over all calls of one `Key`."""
+    """Sums over all calls of one `Key`."""
 
     calls: int = 0
     elements: int = 0
@@ -64,32 +65,33 @@ class Sums:
 
 
 class _Inside(NamedTuple):
-    """What the stack says of the operation on top of it."""
+    """What the stack says about the operation on top of it."""
 
     path: str
-    """Of the innermost module."""
+    """Path of the innermost module."""
     in_module: bool
     in_update: bool
-    """Whether an optimizer is at work."""
+    """Whether an optimizer step is running."""
 
 
 _PRODUCTS_WITHOUT_FORMULA = ("scaled_dot_product", "mkldnn_linear", "_int_mm")
 
 
 class Recorder(TorchDispatchMode):
-    """Adds up the calls made on this thread, and on autograd's threads for it, while it is entered.
+    """Counts the calls on this thread, and on autograd's threads for it, while it is entered.
 
     Args:
-        model: whose paths modules go by. Others are learned when they first run.
+        model: the model whose paths name the modules. Other modules are learned when they first
+            run.
     """
 
     def __init__(self, model: nn.Module | None = None) -> None:
         super().__init__()
         self.found: dict[Key, Sums] = {}
         self.uncounted: Counter[str] = Counter()
-        """Products whose FLOPs torch has no formula for."""
+        """Counts of products for which torch has no FLOP formula."""
         self.phase: int | None = None
-        """What runs now; None where it is to be told from autograd and the stack."""
+        """The current phase; None if it is to be determined from autograd and the stack."""
         self.devices: set[str] = set()
         self._paths: dict[int, str] = {}
         self._parameters: dict[int, str] = {}
@@ -100,16 +102,16 @@ class Recorder(TorchDispatchMode):
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """Compiled code must not change because it is looked at."""
+        """Return True: compiled code must not change because it is observed."""
         return True
 
     @property
     def models(self) -> list[nn.Module]:
-        """The outermost modules that ran, as far as they are alive."""
+        """The outermost modules that ran and are still alive."""
         return [model for root in self._roots if (model := root()) is not None]
 
     def compiled(self) -> list[str]:
-        """Paths of the modules that run compiled code."""
+        """Return the paths of the modules that run compiled code."""
         return [
             self._paths.get(id(module), UNKNOWN_MODULE)
             for model in self.models
@@ -118,7 +120,7 @@ class Recorder(TorchDispatchMode):
         ]
 
     def let_go(self) -> None:
-        """Forget every module."""
+        """Release every module."""
         self._paths.clear()
         self._parameters.clear()
         self._made_by.clear()
@@ -146,27 +148,27 @@ class Recorder(TorchDispatchMode):
         if has_formula(func):
             try:
                 sums.flops += flops_of(func, args, kwargs, out)
-            except Exception:  # noqa: BLE001 - a formula for other arguments: said in a note
+            except Exception:  # noqa: BLE001 - a formula for other arguments: reported in a note
                 self.uncounted[key.op] += 1
         elif any(name in key.op for name in _PRODUCTS_WITHOUT_FORMULA):
             self.uncounted[key.op] += 1
 
     def _place(self, inside: _Inside) -> tuple[int, str]:
-        """When and where the operation runs."""
+        """Return in which phase and module the operation runs."""
         if in_backward():
-            if inside.in_module:  # computed once more
+            if inside.in_module:  # recomputed
                 return BACKWARD, inside.path
             return BACKWARD, self._of_node(running_node())
         if self.phase == UPDATE or (self.phase is None and inside.in_update):
             return UPDATE, OPTIMIZER if inside.in_update else UNKNOWN_MODULE
         phase = FORWARD if self.phase is None else self.phase
-        # gradients are unscaled and clipped behind backward, in no module
+        # gradients are unscaled and clipped after backward, in no module
         return phase, inside.path if phase == FORWARD else UNKNOWN_MODULE
 
     def _of_node(self, node: Any) -> str:
         if node is None:
             return UNKNOWN_MODULE
-        variable = leaf_of(node)  # of a node that adds a parameter's gradient up
+        variable = leaf_of(node)  # for a node that accumulates a parameter's gradient
         if variable is not None:
             return self._parameters.get(id(variable), UNKNOWN_MODULE)
         return self._made_by.get(node_number(node), UNKNOWN_MODULE)

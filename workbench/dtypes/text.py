@@ -1,4 +1,4 @@
-"""A record of types in words: one sentence per phase, then a table of operations."""
+"""A record of types as text: one sentence per phase, then a table of operations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOTHING = (
 
 @dataclass(frozen=True)
 class Line:
-    """One operation of one phase in one set of types, all modules together."""
+    """One operation of one phase with one set of types, summed over all modules."""
 
     phase: str
     kind: str
@@ -42,20 +42,20 @@ class Line:
 
 
 def heading(record: DtypeRecord) -> str:
-    """``Types of Net, step 3, under bf16``."""
+    """Return the title: ``Types of Net, step 3, under bf16``."""
     under = f", under {record.modes}" if record.modes else ""
     return f"Types of {record.title}{under}"
 
 
 def computed(row: DtypeRow | Line, *, emulated: bool = False) -> str:
-    """What a row computes in, in words."""
+    """Return the compute type of a row in words."""
     if row.kind == "casts":
         return "cast"
     return f"{row.computes or 'unknown'}{', emulated' * emulated}"
 
 
 def lines_of(rows: Iterable[DtypeRow]) -> list[Line]:
-    """Rows that differ in their module only, added up; in the order in which they first ran."""
+    """Sum up rows that differ only in their module, in the order in which they first ran."""
     found: dict[tuple[str, ...], list[DtypeRow]] = {}
     for row in rows:
         said = computed(row, emulated=row.emulated)
@@ -74,7 +74,7 @@ def lines_of(rows: Iterable[DtypeRow]) -> list[Line]:
 
 
 def sentences(record: DtypeRecord) -> list[str]:
-    """One per phase: what ran in which type, and how many casts."""
+    """Return one sentence per phase: what ran in which type, and how many casts."""
     lines = lines_of(record.rows)
     return [
         _sentence(phase, [line for line in lines if line.phase == phase])
@@ -114,7 +114,7 @@ def _flops(lines: Iterable[Line]) -> int:
 
 
 def short_op(name: str) -> str:
-    """``addmm`` for ``aten.addmm``."""
+    """Return ``addmm`` for ``aten.addmm``."""
     return name.removeprefix("aten.").strip("_")
 
 
@@ -126,9 +126,9 @@ def _share(part: int, total: int) -> str:
 
 
 def table(rows: Iterable[DtypeRow]) -> list[tuple[str, ...]]:
-    """One line per operation and set of types, as texts below `HEADINGS`.
+    """Return one line per operation and set of types, as texts for the columns of `HEADINGS`.
 
-    Shares are of all in the same phase.
+    Shares refer to the total of the same phase.
     """
     lines = lines_of(rows)
     flops = {phase: _flops(x for x in lines if x.phase == phase) for phase in DTYPE_PHASES}
@@ -158,7 +158,7 @@ def _modules(paths: Sequence[str]) -> str:
 
 
 def describe(record: DtypeRecord) -> str:
-    """Sentences, the table and the notes."""
+    """Return the sentences, the table and the notes."""
     if not record.rows:
         return "\n".join([heading(record), NOTHING, *record.notes])
     rows = table(record.rows)

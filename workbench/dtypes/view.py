@@ -1,4 +1,4 @@
-"""A record of types on screen: a table in a cell, text, a figure, a file."""
+"""View of a record of types: a table in a cell, text, a figure, a file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DtypeView:
     """What `workbench.dtypes` returns: ``.record``, ``.save(path)``, ``.figure()``, a display.
 
     Args:
-        record: gives what to show; called whenever it is shown.
+        record: returns the record to show; called each time it is shown.
     """
 
     def __init__(self, record: Callable[[], DtypeRecord]) -> None:
@@ -36,13 +36,13 @@ class DtypeView:
         return self._record()
 
     def rows(self, module: str = "") -> tuple[DtypeRow, ...]:
-        """Every operation, or those of a module and all inside it.
+        """Return every operation, or those of a module and everything inside it.
 
         Args:
             module: a path (``encoder.layers.0``), or ``loss``.
 
         Raises:
-            ValueError: nothing ran there; the message lists the paths there are.
+            ValueError: nothing ran there; the message lists the existing paths.
         """
         rows = self.record.rows
         if not module:
@@ -56,13 +56,13 @@ class DtypeView:
         return found
 
     def save(self, path: str | Path) -> Path:
-        """Write it in the form that the suffix names; returns the path.
+        """Write the record in the format that the suffix names; returns the path.
 
-        ``.safetensors`` is the record, to open again with ``wb.open(path)``; ``.txt`` and ``.html``
+        ``.safetensors`` is the record, which ``wb.open(path)`` opens again; ``.txt`` and ``.html``
         are the table to read; ``.svg``, ``.png`` and ``.pdf`` are the figure.
 
         Raises:
-            ValueError: another suffix; the message lists the known ones.
+            ValueError: the suffix is not supported; the message lists those that are.
         """
         target = Path(path).expanduser()
         suffix = suffix_of(target.name, (RECORD, ".txt", ".html", *_PICTURES), "a table of types")
@@ -77,7 +77,7 @@ class DtypeView:
         return target
 
     def figure(self) -> Figure:
-        """Shares of each type, by phase, as a matplotlib figure."""
+        """Return the share of each type, by phase, as a matplotlib figure."""
         return types_figure(self.record)
 
     def __str__(self) -> str:

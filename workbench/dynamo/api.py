@@ -1,4 +1,4 @@
-"""``wb.compile_report``: one verb for an experiment, modes, a block of code, a saved record."""
+"""``wb.compile_report``: one function for an experiment, modes, a block of code, a record."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from workbench.torch_private.dynamo import num_compiled
 
 
 class CompileRecording(CompileView):
-    """Everything that this process compiles inside a ``with`` block, on any thread.
+    """Recording of everything that this process compiles in a ``with`` block, on any thread.
 
-    ``.record`` is up to date inside the block and final behind it. A backward that runs for the
-    first time behind the block is compiled there, and is not in it.
+    ``.record`` is up to date inside the block and final after it. A backward that runs for the
+    first time after the block is compiled there, and is not included.
     """
 
     def __init__(self, trace: Path | None = None) -> None:
@@ -90,20 +90,20 @@ def compile_report(
 ) -> CompileView:
     """Show what Dynamo, AOTAutograd and Inductor did when they compiled.
 
-    It is read from their own records of the compilations that happened: nothing is compiled, reset
-    or run for it, and recording changes neither numbers nor guards.
+    The report is read from their own records of the compilations that happened: nothing is
+    compiled, reset or run for it, and recording changes neither numbers nor guards.
 
     Args:
-        target: an `Experiment`, for all that was compiled of its model since it was made; a
-            `Modes`, for what is compiled of its models from now on (ask before the first forward);
-            nothing, for ``with wb.compile_report() as report:`` around any code; a `CompileRecord`,
-            or the path of a saved one.
-        explain: of an `Experiment`, have its next step compiled in a process of its own, and report
-            that: what compile *would* do. True adds ``compile`` to the modes in use; a mode string
-            (``"compile:whole,dynamic"``) says which. Training goes on meanwhile, nothing of it is
-            reset, and an interrupt ends the process.
+        target: an `Experiment`, for everything that was compiled of its model since it was created;
+            a `Modes`, for what is compiled of its models from now on (call this before the first
+            forward); nothing, for ``with wb.compile_report() as report:`` around any code; a
+            `CompileRecord`, or the path of a saved one.
+        explain: for an `Experiment`, whether to compile its next step in a process of its own and
+            report that: what compile *would* do. True adds ``compile`` to the current modes; a mode
+            string (``"compile:whole,dynamic"``) specifies them. Training continues meanwhile,
+            nothing of it is reset, and an interrupt ends the process.
         trace: a new folder for torch's raw trace of a block or of what is explained, and for
-            tlparse's pages of it, where tlparse is installed.
+            tlparse's pages of it, if tlparse is installed.
 
     Returns:
         A view with ``.record``, ``.save(path)``, ``.figure()``, ``.kernels()``, ``.source(name)``
@@ -111,12 +111,13 @@ def compile_report(
         with the guard that failed, time by phase, cache hits, and the generated kernels.
 
     Raises:
-        TypeError: the target is none of these, or cannot go to another process to be explained.
-        ValueError: the modes to explain are unknown, or do not compile; ``trace`` holds files, or
-            is asked for what was compiled already.
+        TypeError: the target is none of these, or cannot be sent to another process to be
+            explained.
+        ValueError: the modes to explain are unknown, or do not compile; ``trace`` contains files,
+            or is requested for what is already compiled.
         RuntimeError: the step failed in the process that explains.
-        FileNotFoundError: no file at the path.
-        RecordError: the file holds no compile record.
+        FileNotFoundError: the path does not exist.
+        RecordError: the file does not contain a compile record.
     """
     if explain:
         if not isinstance(target, Experiment):

@@ -1,7 +1,7 @@
-"""The process that explains: ``python -m workbench.dynamo.explain_program FOLDER``.
+"""The process that explains a step: ``python -m workbench.dynamo.explain_program FOLDER``.
 
-It computes one step, forward and backward, under the modes asked for, and writes what was compiled.
-The step is not applied. When the process that started it is gone, it ends.
+It computes one step, forward and backward, under the requested modes, and writes what was compiled.
+The step is not applied. The program ends when the process that started it is gone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     watching.start()
     try:
         explain(folder)
-    except Exception as error:  # noqa: BLE001 - a model may raise anything, and is reported
+    except Exception as error:  # noqa: BLE001 - a model may raise anything; it is reported
         traceback.print_exc()
         told = {"type": type(error).__name__, "message": str(error)}
         (folder / ERROR).write_text(json.dumps(told), encoding="utf-8")
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
 
 
 def explain(folder: Path) -> None:
-    """Compute the step in ``folder``; write the record of what was compiled for it."""
+    """Compute the step in ``folder``, and write the record of what was compiled for it."""
     parts, settings = read(folder / PAYLOAD, as_there=True)
     device = torch.device(settings["device"])
     model = parts["model"]
@@ -64,7 +64,7 @@ def explain(folder: Path) -> None:
 
 
 def _tell(path: Path, starter: int) -> None:
-    """Write how many compilations have begun as long as ``starter`` lives, and end with it."""
+    """Write how many compilations have begun while ``starter`` is alive, and end with it."""
     told = 0
     while not is_orphaned(starter):
         if (count := recorder().count) > told:

@@ -20,15 +20,16 @@ if TYPE_CHECKING:
 
 _PICTURES = (".png", ".pdf", ".svg")
 MOST_CODE = 1_000_000
-"""Characters of generated code that a widget carries; of more it asks for one kernel at a time."""
+"""Maximum number of characters of generated code that a widget carries; if there is more, it
+requests one kernel at a time."""
 
 
 class CompileView:
     """What `workbench.compile_report` returns: ``.record``, ``.save(path)``, ``.figure()``.
 
     Args:
-        record: gives what to show; called whenever it is shown, so that a report that is still
-            being recorded is up to date.
+        record: returns the record to show; called each time it is shown, so that a report that is
+            still being recorded is up to date.
     """
 
     def __init__(self, record: Callable[[], CompileRecord]) -> None:
@@ -40,10 +41,10 @@ class CompileView:
         return self._record()
 
     def kernels(self, region: str = "") -> tuple[CompiledKernel, ...]:
-        """The kernels of all regions, or of those whose label or module path is ``region``.
+        """Return the kernels of all regions, or of those whose label or module path is ``region``.
 
         Raises:
-            ValueError: there is no such region; the message lists those that there are.
+            ValueError: there is no such region; the message lists the existing ones.
         """
         record = self.record
         if not region:
@@ -59,7 +60,7 @@ class CompileView:
         return tuple(k for k in record.kernels if record.compilation_region[k.compilation] in rows)
 
     def source(self, kernel: str) -> str:
-        """The generated source of the kernel of this name: C++ or Triton; the newest of several.
+        """Return the generated source (C++ or Triton) of the newest kernel with this name.
 
         Raises:
             ValueError: there is no kernel of that name with source; the message lists the names.
@@ -72,13 +73,13 @@ class CompileView:
         raise ValueError(f"no kernel {kernel!r} has source here; kernels are: {valid}")
 
     def save(self, path: str | Path) -> Path:
-        """Write the report in the form that the suffix names; returns the path.
+        """Write the report in the format that the suffix names; returns the path.
 
-        ``.safetensors`` is the record, to open again with ``wb.open(path)``; ``.txt`` and ``.html``
+        ``.safetensors`` is the record, which ``wb.open(path)`` opens again; ``.txt`` and ``.html``
         are the report to read; ``.svg``, ``.png`` and ``.pdf`` are the figure.
 
         Raises:
-            ValueError: another suffix; the message lists the known ones.
+            ValueError: the suffix is not supported; the message lists those that are.
         """
         target = Path(path).expanduser()
         known = (RECORD, ".txt", ".html", *_PICTURES)
@@ -94,11 +95,11 @@ class CompileView:
         return target
 
     def figure(self) -> Figure:
-        """Time of compiling by region and phase, as a matplotlib figure."""
+        """Return compile time by region and phase, as a matplotlib figure."""
         return report_figure(self.record)
 
     def svg(self) -> str:
-        """Time by phase as one bar."""
+        """Return the time by phase as one bar."""
         return phases_svg(self.record)
 
     def __str__(self) -> str:
@@ -109,7 +110,7 @@ class CompileView:
         return f"{heading(record)}: {summary(record)}"
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        """Widget, static HTML and text; only the last two where no widget can run."""
+        """Return widget, static HTML and text; only the last two where no widget can run."""
         record = self.record
         return mime_bundle(
             "compile",
@@ -122,17 +123,17 @@ class CompileView:
 
 
 def carried(record: CompileRecord) -> CompileRecord:
-    """What a widget takes along: ``record``, without the kernels' code where that is long."""
+    """Return ``record`` for a widget, without the kernels' code if that is long."""
     if sum(len(kernel.code) for kernel in record.kernels) <= MOST_CODE:
         return record
     return replace(record, kernels=tuple(replace(one, code="") for one in record.kernels))
 
 
 def giving_source(record: CompileRecord) -> Callable[[Any, Any], None]:
-    """Answers ``{"type": "ask", "id", "question": {"kind": "source", "kernel": row}}``.
+    """Return what answers ``{"type": "ask", "id", "question": {"kind": "source", "kernel": row}}``.
 
     The answer is ``{"type": "answer", "id"}`` with ``"answer": {"code"}`` or one sentence as
-    ``"error"``; `workbench.memory.answering` speaks the same.
+    ``"error"``; `workbench.memory.answering` uses the same protocol.
     """
 
     def received(widget: Any, content: Any) -> None:

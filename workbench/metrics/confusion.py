@@ -1,4 +1,4 @@
-"""A confusion matrix as a picture, drawn without pyplot so that it can be done on any thread."""
+"""A confusion matrix as a picture, drawn without pyplot so that any thread can do it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy.typing as npt
 
 _DPI = 110
 _MAX_NUMBERED = 30
-"""Classes up to which every cell carries its count."""
+"""Maximum number of classes for which every cell shows its count."""
 _MAX_TICKS = 20
 
 
 def draw_confusion(counts: npt.NDArray[np.int64], title: str) -> tuple[bytes, tuple[int, int]]:
-    """PNG bytes and (width, height) in pixels.
+    """Return PNG bytes and (width, height) in pixels.
 
     Args:
         counts: ``[classes, classes]``, rows = true class.
-        title: shown above.
+        title: title shown above the matrix.
 
-    Cells are coloured by their share of the true class, so that small classes can be read too.
+    Cells are coloured by their share of the true class, so that small classes are readable too.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -63,7 +63,7 @@ def _number(axes: Any, counts: npt.NDArray[np.int64], share: npt.NDArray[np.floa
 
 
 def accuracy_title(counts: npt.NDArray[np.int64], epoch: int) -> str:
-    """``epoch 3: 97.2 % of 360 right``."""
+    """Return a title like ``epoch 3: 97.2 % of 360 right``."""
     total = int(counts.sum())
     if total == 0:
         return f"epoch {epoch}: no samples"

@@ -1,4 +1,4 @@
-"""What a run is, in TensorBoard's words: hyper-parameters and a text that says what ran where."""
+"""Description of a run for TensorBoard: hyper-parameters and a text that says what ran where."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 _RESULTS = ("val/accuracy", "val/loss", "train/loss")
 _PACKAGES = ("torch-workbench", "torch", "numpy")
 _MAX_CELL = 300
-"""Characters of one table cell: names come from users and may be anything."""
+"""Maximum number of characters of one table cell: names come from users and may be anything."""
 
 
 def hyper_parameters(experiment: Experiment) -> dict[str, float | str | bool]:
-    """Plain values that describe how ``experiment`` trains.
+    """Return plain values that describe how ``experiment`` trains.
 
-    Of an optimizer with several groups these are the settings of the one whose rate `Experiment.lr`
-    is.
+    For an optimizer with several parameter groups, these are the settings of the group whose rate
+    is `Experiment.lr`.
     """
     found: dict[str, float | str | bool] = {
         "model": type(experiment.model).__name__,
@@ -50,12 +50,12 @@ def hyper_parameters(experiment: Experiment) -> dict[str, float | str | bool]:
 
 
 def hparams_summaries(parameters: dict[str, float | str | bool]) -> tuple[Any, Any, Any]:
-    """(what may vary, this run's values, its successful end) for the HParams plugin."""
+    """Return (what may vary, this run's values, its successful end) for the HParams plugin."""
     return hparams(parameters, dict.fromkeys(_RESULTS, 0.0))
 
 
 def run_rows(experiment: Experiment) -> list[tuple[str, str]]:
-    """Label and value of everything worth knowing about a run."""
+    """Return label and value of everything worth knowing about a run."""
     rows = [("Experiment", experiment.name)]
     rows += [(fact.label, fact.value) for fact in experiment.facts()]
     rows += [("Modes", experiment.modes), ("Seed", str(experiment.seed))]
@@ -64,14 +64,14 @@ def run_rows(experiment: Experiment) -> list[tuple[str, str]]:
 
 
 def table(rows: list[tuple[str, str]]) -> str:
-    """Rows as a Markdown table that no name can break out of."""
+    """Return rows as a Markdown table whose structure no name can break."""
     lines = ["| | |", "|---|---|"]
     lines += [f"| {_cell(label)} | {_cell(value)} |" for label, value in rows]
     return "\n".join(lines)
 
 
 def text_summary(tag: str, markdown: str) -> Any:
-    """A text for TensorBoard's text plugin, which renders Markdown and strips active HTML."""
+    """Make a text for TensorBoard's text plugin, which renders Markdown and strips active HTML."""
     return text(tag, markdown)
 
 
@@ -84,7 +84,7 @@ def _cell(value: str) -> str:
 
 
 def _version(package: str) -> str:
-    """Of torch with what it was built for (``+cu130``), which its package does not always say."""
+    """Return a version; torch's has its build (``+cu130``), which its package's may lack."""
     if package == "torch":
         return str(torch.__version__)
     try:

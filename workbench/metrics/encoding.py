@@ -1,11 +1,11 @@
-"""Many scalar points of one tag as TensorBoard records, at numpy's speed.
+"""Encoding of many scalar points of one tag as TensorBoard records, at numpy's speed.
 
-Building a protobuf per point and its checksums in Python takes 7 to 13 µs with the interpreter
-lock held, which a training loop of a few thousand steps a second pays for. All events of one tag
-whose step takes the same number of bytes differ in three places only: wall time, step and value. So
-one event is serialised by protobuf itself, the differing bytes are filled in column by column, and
-the CRC-32C of all rows is computed at once. The result is byte for byte what
-`tensorboard.summary.writer.record_writer.RecordWriter` writes; a test holds it to that.
+Building a protobuf per point and its checksums in Python takes 7 to 13 µs with the interpreter lock
+held, which slows a training loop of a few thousand steps a second. All events of one tag whose step
+takes the same number of bytes differ in only three places: wall time, step and value. So one event
+is serialised by protobuf itself, the differing bytes are filled in column by column, and the
+CRC-32C of all rows is computed at once. The result is byte for byte what
+`tensorboard.summary.writer.record_writer.RecordWriter` writes, which a test verifies.
 
 Source of the layout: ``tensorboard/compat/proto/{event,summary}.proto`` and TensorFlow's
 ``record_writer.h``.
@@ -25,17 +25,17 @@ from workbench.experiment.loop.scalars import Series
 from workbench.metrics.protos import record, scalar_event
 
 _TIME = slice(1, 9)
-"""Where ``wall_time``, a double, lies in a serialised event: behind its own one-byte key."""
+"""Position of ``wall_time``, a double, in a serialised event: after its one-byte key."""
 _STEP = 10
-"""Where the step's varint begins: behind the key that follows the wall time."""
+"""Start of the step's varint: after the key that follows the wall time."""
 _VALUE_BYTES = 4
-"""``simple_value``, a float, is the last field of the last message."""
+"""Size of ``simple_value``, a float, which is the last field of the last message."""
 _WORTH_IT = 64
-"""Points of one tag from which columns are faster than one event at a time."""
+"""Number of points of one tag from which columns are faster than one event at a time."""
 
 
 def encode_series(series: Series) -> bytes:
-    """The records of one tag, in order, ready to be appended to an event file."""
+    """Encode the records of one tag, in order, ready to be appended to an event file."""
     tag, steps, values, times = series
     if len(steps) < _WORTH_IT:
         points = zip(steps.tolist(), values.tolist(), times.tolist(), strict=True)
@@ -44,7 +44,7 @@ def encode_series(series: Series) -> bytes:
 
 
 def merged(batches: Sequence[Sequence[Series]]) -> list[Series]:
-    """One series per tag, its points in the order in which they came."""
+    """Return one series per tag, its points in the order of arrival."""
     parts: dict[str, list[Series]] = {}
     for batch in batches:
         for series in batch:
@@ -68,7 +68,7 @@ def _encode_columns(
 ) -> bytes:
     unsigned = steps.astype(np.int64).view(np.uint64)
     sizes = _varint_sizes(unsigned)
-    # stretches of equal size: steps ascend, so there are one or two
+    # ranges of equal size: steps ascend, so there are one or two
     cuts = [0, *(np.flatnonzero(np.diff(sizes)) + 1).tolist(), len(sizes)]
     parts: list[bytes] = []
     for start, stop in itertools.pairwise(cuts):
@@ -91,7 +91,7 @@ def _encode_rows(
     data = np.tile(np.frombuffer(example, dtype=np.uint8), (count, 1))
     data[:, _TIME] = _as_bytes(times, "<f8")
     data[:, _STEP : _STEP + step_bytes] = _varints(steps, step_bytes)
-    with np.errstate(over="ignore"):  # beyond float32 is infinite there, as in TensorBoard
+    with np.errstate(over="ignore"):  # overflow of float32 gives infinity, as in TensorBoard
         data[:, -_VALUE_BYTES:] = _as_bytes(values, "<f4")
     header = struct.pack("<Q", len(example))
     prefix = np.frombuffer(header + _checksum_of(header), dtype=np.uint8)
@@ -107,7 +107,7 @@ def _as_bytes(column: npt.NDArray[np.generic], dtype: str) -> npt.NDArray[np.uin
 
 
 def _varint_sizes(steps: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    """Bytes of each step's varint; 0 for step 0, which protobuf leaves out altogether."""
+    """Return the bytes of each step's varint; 0 for step 0, which protobuf omits."""
     limits = np.array([1 << (7 * n) for n in range(10)], dtype=np.uint64)
     return np.searchsorted(limits, steps, side="right")
 
@@ -120,7 +120,7 @@ def _varints(steps: npt.NDArray[np.uint64], size: int) -> npt.NDArray[np.uint8]:
 
 
 def masked_crc32c(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
-    """TensorFlow's masked CRC-32C of every row of ``[count, num_bytes]``."""
+    """Return TensorFlow's masked CRC-32C of every row of ``[count, num_bytes]``."""
     table = _table()
     crc = np.full(len(rows), 0xFFFFFFFF, dtype=np.uint32)
     for column in rows.T:
@@ -137,7 +137,7 @@ def _checksum_of(data: bytes) -> bytes:
 
 @cache
 def _table() -> npt.NDArray[np.uint32]:
-    """CRC of every byte value, Castagnoli polynomial, reflected."""
+    """Return the CRC of every byte value, Castagnoli polynomial, reflected."""
     crc = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         crc = np.where(crc & 1, (crc >> 1) ^ np.uint32(0x82F63B78), crc >> 1)

@@ -1,10 +1,10 @@
-"""One TensorBoard event file that survives a disk that fails and comes back.
+"""A TensorBoard event file that survives a disk that fails and recovers.
 
-A reader stops at the first damaged record and never looks behind it, so a record that was cut
-short by a full disk would hide everything written later. After a failed write the file is cut back
-to its last whole record, which needs no space; where even that fails, a new file is begun, and
-TensorBoard reads it after the old one. So it is where somebody removes the file: what is written to
-it would go nowhere, and no write would fail.
+A reader stops at the first damaged record and never reads what follows, so a record that was cut
+short by a full disk would hide everything written later. After a failed write the file is truncated
+to its last complete record, which needs no space; if even that fails, a new file is begun, and
+TensorBoard reads it after the old one. The same is done if the file is removed: what is written to
+it would be lost, and no write would fail.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _serial = itertools.count()
 
 
 class EventFile:
-    """Appends records to ``events.out.tfevents.*`` in one folder. For one thread."""
+    """Appends records to ``events.out.tfevents.*`` in one folder. Not thread-safe."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.path: Path | None = None
-        """The file under way; None before the first record."""
+        """The current file; None before the first record."""
         self.removed = 0
-        """How many of its files somebody has removed."""
+        """Number of its files that have been removed by others."""
         self._file: BinaryIO | None = None
         self._whole = 0
 
@@ -40,7 +40,7 @@ class EventFile:
         """Write whole records, or none of them.
 
         Raises:
-            OSError: the disk refused; the file holds what it held before.
+            OSError: the write failed; the file contains what it contained before.
         """
         file = self._open()
         try:
@@ -51,7 +51,7 @@ class EventFile:
         self._whole += len(records)
 
     def close(self) -> None:
-        """Let go of the file; a later `append` goes on in it."""
+        """Close the file; a later `append` continues in it."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
@@ -79,7 +79,7 @@ class EventFile:
         stamp, host = int(time.time()), socket.gethostname()
         name = f"events.out.tfevents.{stamp:010d}.{host}.{os.getpid()}.{next(_serial)}"
         path = self.folder / name
-        # unbuffered: what was written is what the reader of a live run sees
+        # unbuffered: what was written is visible to the reader of a live run
         file = path.open("xb", buffering=0)
         first = record(version_event(time.time()))
         try:
@@ -96,13 +96,13 @@ class EventFile:
             file.truncate(self._whole)
             file.seek(self._whole)
         except OSError:
-            self._file = self.path = None  # its end is unknown: go on in a new file
+            self._file = self.path = None  # its end is unknown: continue in a new file
             with contextlib.suppress(OSError):
                 file.close()
 
 
 def _write_all(file: BinaryIO, data: bytes) -> None:
-    """Unbuffered writes may take less than they are given, on a disk that fills up for one."""
+    """Write all of ``data``: an unbuffered write may be partial, for example on a full disk."""
     rest = memoryview(data)
     while rest:
         rest = rest[file.write(rest) :]

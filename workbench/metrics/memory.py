@@ -1,11 +1,11 @@
-"""How much memory a training takes, as scalars of the steps that are sampled anyway.
+"""Memory use of a training, as scalars of the steps that are sampled anyway.
 
-They are read between two steps, where they mean the same every time: what a step left behind
-(parameters, gradients, optimizer state, and whatever leaks). A read in the middle of one, as from
-another thread, would show the step's own rise and fall at random moments. What a step needs at its
-highest is the peak, which the allocator and the operating system keep by themselves.
+They are read between two steps, where their meaning is always the same: what a step left behind
+(parameters, gradients, optimizer state, and whatever leaks). A read in the middle of a step, as
+from another thread, would show the rise and fall within the step at random moments. What a step
+needs at its highest is the peak, which the allocator and the operating system record by themselves.
 
-On CUDA, of the experiment's device, in bytes and in torch's own words:
+On CUDA, for the experiment's device, in bytes and with torch's own names:
 
 ===========================  ============================================================
 ``memory/allocated``         ``allocated_bytes.all.current``, `torch.cuda.memory_allocated`
@@ -13,23 +13,23 @@ On CUDA, of the experiment's device, in bytes and in torch's own words:
 ``memory/fragmentation``     ``inactive_split_bytes.all.current``: free blocks in segments that
                              others still use, which `torch.cuda.empty_cache` cannot give back
 ``memory/allocated_peak``    ``allocated_bytes.all.peak``, `torch.cuda.max_memory_allocated`: since
-                             the process began or somebody last reset it; nothing is reset here
+                             the process began or was last reset; nothing is reset here
 ===========================  ============================================================
 
-Reserved minus allocated is more than the fragmentation: it also holds blocks that wait for another
-stream and whole free segments, which torch counts nowhere by themselves. Expandable segments have
-no ``inactive_split`` (torch leaves them out). A recording (``wb.memory``) splits it all.
+Reserved minus allocated is more than the fragmentation: it also contains blocks that wait for
+another stream and whole free segments, which torch does not count separately. Expandable segments
+have no ``inactive_split`` (torch omits them). A recording (``wb.memory``) separates all of these.
 
-The counters are the host's: reading them is one C++ call (`memory_stats_as_nested_dict`) that
+The counters are kept on the host: reading them is one C++ call (`memory_stats_as_nested_dict`) that
 takes the allocator's lock and waits for no kernel.
 
-On a simulated card (``experiment.card``) the same names are the simulated allocator's, the peak
-since the card was set: predicted, for a card that is not there.
+On a simulated GPU (``experiment.card``) the same names give the values of the simulated allocator,
+the peak since the card was set: these are predictions for a GPU that is not present.
 
-Elsewhere there is no caching allocator to ask, and what is logged is the process, named so:
-``memory/resident`` (`psutil`, bytes of this process in physical memory, everything in it included)
-and ``memory/resident_peak`` (the kernel's high-water mark, since the process began; left out where
-the system keeps none).
+On other devices there is no caching allocator to query, and the values logged are those of the
+process, named accordingly: ``memory/resident`` (`psutil`, bytes of this process in physical memory,
+everything in it included) and ``memory/resident_peak`` (the kernel's high-water mark, since the
+process began; omitted if the system does not record it).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _STATUS = Path("/proc/self/status")
 
 
 def attach(experiment: Experiment) -> Callable[[], None]:
-    """Log the memory of ``experiment``'s device from now on; returns what ends it.
+    """Log the memory of ``experiment``'s device from now on; returns a function that ends it.
 
     The experiment is not kept alive.
     """
@@ -69,7 +69,7 @@ def attach(experiment: Experiment) -> Callable[[], None]:
             for name, value in memory_of(live).items():
                 live.scalars.add(name, step, value)
         except Exception:
-            # a counter that cannot be read is no reason to end somebody's training
+            # a counter that cannot be read must not end the user's training
             log.exception("memory is not logged any more")
             end()
 
@@ -82,7 +82,7 @@ def attach(experiment: Experiment) -> Callable[[], None]:
 
 
 def memory_of(experiment: Experiment) -> dict[str, float]:
-    """What is known about an experiment's memory at this moment: name of the scalar -> bytes."""
+    """Return the current memory of an experiment: name of the scalar -> bytes."""
     use = experiment.card_use
     if use is None:
         return memory_now(experiment.device)
@@ -95,9 +95,9 @@ def memory_of(experiment: Experiment) -> dict[str, float]:
 
 
 def memory_now(device: torch.device) -> dict[str, float]:
-    """What is known about memory on ``device`` at this moment: name of the scalar -> bytes.
+    """Return the current memory on ``device``: name of the scalar -> bytes.
 
-    Empty for a CUDA device that nothing has used yet.
+    Empty for a CUDA device that has not been used yet.
     """
     if device.type == "cuda":
         return from_allocator(torch.cuda.memory_stats_as_nested_dict(device))
@@ -105,10 +105,10 @@ def memory_now(device: torch.device) -> dict[str, float]:
 
 
 def from_allocator(stats: Mapping[str, Any]) -> dict[str, float]:
-    """The scalars of a caching allocator's counters.
+    """Return the scalars of a caching allocator's counters.
 
     Args:
-        stats: nested as `torch.cuda.memory_stats_as_nested_dict` gives them; empty before CUDA is
+        stats: nested as `torch.cuda.memory_stats_as_nested_dict` returns them; empty before CUDA is
             initialised.
     """
     if not stats:
@@ -123,17 +123,17 @@ def from_allocator(stats: Mapping[str, Any]) -> dict[str, float]:
 
 
 def of_process() -> dict[str, float]:
-    """Resident memory of this process and, where the system keeps it, its highest so far."""
+    """Return the resident memory of this process and, if the system records it, its peak so far."""
     now = psutil.Process().memory_info()
     found = {"memory/resident": float(now.rss)}
-    highest = getattr(now, "peak_wset", None) or _high_water()  # the first is Windows' own
+    highest = getattr(now, "peak_wset", None) or _high_water()  # the first exists only on Windows
     if highest is not None:
         found["memory/resident_peak"] = float(max(highest, now.rss))
     return found
 
 
 def _high_water() -> int | None:
-    """Bytes; None where nothing keeps it."""
+    """Return the high-water mark in bytes; None if the system does not record it."""
     if sys.platform == "linux":
         # not getrusage: its mark is inherited from the process that started this one
         try:
@@ -145,5 +145,5 @@ def _high_water() -> int | None:
     if sys.platform == "darwin":
         import resource
 
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes there
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on this system
     return None

@@ -1,9 +1,10 @@
-"""What of an experiment goes to TensorBoard.
+"""Transfer of an experiment's metrics to TensorBoard.
 
-All scalars come through the `ScalarLog` as they are flushed, on the pulse thread. Events add what
-is no scalar: a text that says what runs, its hyper-parameters, each change of modes, and per epoch
-a confusion matrix and a picture of the gradient flow. Events arrive on the training thread, so only
-plain values are taken there; texts are made on the writer thread, pictures on one of their own.
+All scalars arrive through the `ScalarLog` as they are flushed, on the pulse thread. Events add what
+is not a scalar: a text that says what runs, its hyper-parameters, each change of modes, and per
+epoch a confusion matrix and a picture of the gradient flow. Events arrive on the training thread,
+so only plain values are read there; texts are made on the writer thread, pictures on a thread of
+their own.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ if TYPE_CHECKING:
     from workbench.experiment import Experiment
 
 _SETTLED_S = 10.0
-"""A run shorter than this gets one picture of its gradient flow, when it is over: importing
-matplotlib alone would slow all of it."""
+"""A run shorter than this (seconds) gets one picture of its gradient flow, when it is over:
+importing matplotlib alone would slow all of it."""
 
 
 def attach(experiment: Experiment) -> Callable[[], None]:
-    """Write ``experiment`` to event files in its run directory; returns what ends it.
+    """Write ``experiment`` to event files in its run directory; returns a function that ends it.
 
-    The experiment is not kept alive: when it goes, so does the writer's thread.
+    The experiment is not kept alive: when it is freed, the writer's thread ends.
     """
     return TensorBoardObserver(experiment).detach
 
 
 class TensorBoardObserver:
-    """Follows one experiment and writes it to its run directory."""
+    """Follows one experiment and writes its metrics to its run directory."""
 
     def __init__(self, experiment: Experiment) -> None:
         self._experiment = weakref.ref(experiment)
@@ -65,14 +66,14 @@ class TensorBoardObserver:
         weakref.finalize(experiment, self.writer.finish)
 
     def detach(self) -> None:
-        """Stop following, and write what waits; a disk that refuses is waited for at most 5 s."""
+        """Stop following, and write what is queued; waits for a failing disk for at most 5 s."""
         for end in self._ends:
             end()
         self._ends.clear()
         self.writer.close()
 
     def on_event(self, event: Event) -> None:
-        """Take what TensorBoard shows from ``event``; called on the training thread."""
+        """Read what TensorBoard shows from ``event``; called on the training thread."""
         if isinstance(event, RunStarted):
             self.writer.start()
             self._flow.hold(_SETTLED_S)
@@ -111,7 +112,7 @@ class TensorBoardObserver:
             self.writer.finish()
 
     def _describe(self, step: int) -> None:
-        """Hyper-parameters once, the table of what runs at every start."""
+        """Write the hyper-parameters once, and the table of what runs at every start."""
         experiment = self._experiment()
         if experiment is None:
             return

@@ -1,4 +1,4 @@
-"""Pictures for TensorBoard, drawn on a thread for that and not so often that it would be felt."""
+"""Pictures for TensorBoard, drawn on a separate thread and rarely enough not to be noticed."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from workbench.metrics.writer import EventWriter
 
 DRAWING_SHARE = 0.05
-"""Of the time, at most this much is spent drawing one kind of picture. What comes too soon is not
-drawn, the last one always is."""
+"""Maximum share of the time that is spent drawing one kind of picture. A picture that comes too
+soon is not drawn; the last one always is."""
 
 Draw = Callable[[], tuple[bytes, tuple[int, int]]]
-"""Gives PNG bytes and (width, height) in pixels; called on the thread that draws."""
+"""Returns PNG bytes and (width, height) in pixels; called on the drawing thread."""
 
 
 class Pictures:
-    """All pictures of one tag. What `offer` is given holds no tensor and no experiment."""
+    """All pictures of one tag. What is passed to `offer` holds no tensor and no experiment."""
 
     def __init__(self, writer: EventWriter, tag: str) -> None:
         self._writer = writer
@@ -29,11 +29,11 @@ class Pictures:
         self._not_before = 0.0
 
     def hold(self, seconds: float) -> None:
-        """Draw nothing for so long, unless it is the last one."""
+        """Draw nothing for ``seconds``, except the last picture."""
         self._not_before = max(self._not_before, time.monotonic() + seconds)
 
     def offer(self, step: int, draw: Draw) -> None:
-        """Draw it, or keep it until it is the last one or its time has come."""
+        """Draw it, or keep it until its time has come or it is the last one."""
         if step == self._offered:
             return
         self._offered = step
@@ -42,7 +42,7 @@ class Pictures:
             self.draw_last()
 
     def draw_last(self) -> None:
-        """Queue the latest one that was not drawn yet."""
+        """Queue the latest picture that was not drawn yet."""
         if self._last is None:
             return
         (step, draw), self._last = self._last, None

@@ -1,7 +1,7 @@
-"""TensorBoard's messages and record framing: the one place that imports them.
+"""TensorBoard's messages and record framing: the only module that imports them.
 
-Protobuf makes these classes at run time, so type checkers see nothing of them; here they become
-functions with types.
+Protobuf creates these classes at run time, so type checkers do not see them; here they become typed
+functions.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ Summary: Any = cast("Any", summary_pb2).Summary
 
 
 def record(data: bytes) -> bytes:
-    """``data`` framed with its length and checksums."""
+    """Return ``data`` framed with its length and checksums."""
     buffer = BytesIO()
     RecordWriter(buffer).write(data)
     return buffer.getvalue()
 
 
 def version_event(wall_time: float) -> bytes:
-    """The event every file begins with."""
+    """Return the event every file begins with."""
     return Event(wall_time=wall_time, file_version="brain.Event:2").SerializeToString()
 
 
 def scalar_event(tag: str, step: int, value: float, wall_time: float) -> bytes:
-    """One scalar point; ``value`` is stored as float32."""
+    """Return one scalar point; ``value`` is stored as float32."""
     point = Summary.Value(tag=tag, simple_value=value)
     return summary_event(step, Summary(value=[point]), wall_time)
 
 
 def summary_event(step: int, summary: Any, wall_time: float) -> bytes:
-    """Any ``tensorboard.Summary`` as an event."""
+    """Return any ``tensorboard.Summary`` as an event."""
     return Event(wall_time=wall_time, step=step, summary=summary).SerializeToString()
 
 
 def image_summary(tag: str, png: bytes, size: tuple[int, int]) -> Any:
-    """An RGBA picture; ``size`` is (width, height) in pixels."""
+    """Return an RGBA picture; ``size`` is (width, height) in pixels."""
     image = Summary.Image(width=size[0], height=size[1], colorspace=4, encoded_image_string=png)
     return Summary(value=[Summary.Value(tag=tag, image=image)])

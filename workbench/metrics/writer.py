@@ -1,12 +1,12 @@
 """A bounded queue and one thread that writes it to a TensorBoard event file.
 
-Training must never wait for a disk. Whoever logs puts points in a queue under a lock that is held
-for microseconds; the writer thread takes them out, encodes and writes them. A disk that is slow,
-full or gone fills the queue; then the newest points are dropped and counted, and the count is shown
-to the person. The thread keeps trying, so writing goes on when the disk does. It starts with
+Training must never wait for a disk. A caller that logs puts points in a queue under a lock that is
+held for microseconds; the writer thread takes them out, encodes and writes them. A disk that is
+slow, full or gone fills the queue; then the newest points are dropped and counted, and the count is
+shown to the user. The thread keeps trying, so writing resumes when the disk does. It starts with
 the first point and ends by itself when there has been nothing to write for a while.
 
-Pictures are drawn on a second thread: the first one must write points whenever somebody waits for
+Pictures are drawn on a second thread: the first one must write points whenever a caller waits for
 them (`EventWriter.flush_points`), and drawing takes up to seconds.
 """
 
@@ -32,33 +32,35 @@ from workbench.processes import interrupts_deferred
 log = logging.getLogger("workbench")
 
 CAPACITY = 200_000
-"""Points that may wait: about 5 MB, and some minutes of an ordinary run."""
+"""Maximum number of queued points: about 5 MB, and some minutes of an ordinary run."""
 _RETRY_S = 1.0
-"""Pause after a failed write."""
+"""Pause in seconds after a failed write."""
 _GIVE_UP_S = 10.0
-"""How long a disk may refuse after a run is over before what waits is counted as dropped."""
+"""How many seconds after the end of a run a disk may fail before queued points are counted as
+dropped."""
 _IDLE_S = 5.0
-"""How long the thread stays without work."""
+"""How many seconds the thread stays without work."""
 _DRAWN_S = 60.0
-"""How long a writer that is closed waits for pictures: importing matplotlib alone takes seconds."""
+"""How many seconds closing a writer waits for pictures: importing matplotlib alone takes
+seconds."""
 _AT_ONCE_S = 1.0
-"""How long a program whose end is interrupted waits for points to be written."""
+"""How many seconds a program whose exit is interrupted waits for points to be written."""
 _SCALARS_EVERY_S = 1.0
-"""At least so long from one encoding of scalars to the next; what came meanwhile goes together.
-Encoding costs a fixed half millisecond, during which it holds the interpreter's lock that the
-training needs as well."""
+"""Minimum number of seconds from one encoding of scalars to the next; points that arrive meanwhile
+are encoded together. Encoding costs a fixed half millisecond, during which it holds the
+interpreter's lock that the training also needs."""
 
 MakeSummary = Callable[[], Any]
 """Returns a ``tensorboard.Summary``."""
 _Scalars = list[Series]
 _Item = tuple[int, _Scalars | Callable[[], bytes]]
-"""(number of points, the points themselves or what encodes them)"""
+"""(number of points, the points themselves or a function that encodes them)"""
 
 _open_writers: weakref.WeakSet[EventWriter] = weakref.WeakSet()
 
 
 class EventWriter:
-    """Writes what it is given to ``folder``, later and elsewhere. Safe from any thread."""
+    """Writes summaries to ``folder`` asynchronously, on another thread. Safe from any thread."""
 
     def __init__(
         self,
@@ -68,33 +70,33 @@ class EventWriter:
         on_drop: Callable[[int], None] | None = None,
         on_removed: Callable[[], None] | None = None,
     ) -> None:
-        """What it tells, and on which thread.
+        """Create a writer, with callbacks that are called on the given threads.
 
         Args:
-            folder: for the event files.
-            capacity: points that may wait.
-            on_drop: is told the total number of dropped points, on the thread that logged.
-            on_removed: somebody has removed the file under way, and a new one was begun; on the
+            folder: folder of the event files.
+            capacity: maximum number of queued points.
+            on_drop: called with the total number of dropped points, on the thread that logged.
+            on_removed: called when the current file was removed and a new one was begun; on the
                 thread that writes.
         """
         self.forget()
         self.dropped = 0
-        """Points lost so far."""
+        """Number of points lost so far."""
         self.error = ""
-        """Why the last write failed; empty while the disk is fine."""
+        """Why the last write failed; empty while the disk works."""
         self.folder = folder
-        """Where the event files are."""
+        """Folder of the event files."""
         self._file = EventFile(folder)
         self._capacity = capacity
         self._on_drop = on_drop
         self._on_removed = on_removed
         self._num_refusals = 0
         self._scalars_due = 0.0
-        """From this time on (`time.monotonic`) scalars may be encoded again."""
+        """Time (`time.monotonic`) from which scalars may be encoded again."""
         _open_writers.add(self)
 
     def forget(self) -> None:
-        """Nothing waits and nobody writes: in a fork, where what waits is not its to write."""
+        """Reset queue and threads: in a fork, which must not write what its parent has queued."""
         self._items: deque[_Item] = deque()
         self._waiting = 0
         self._changed = threading.Condition()
@@ -110,11 +112,11 @@ class EventWriter:
         self._put(sum(len(series[1]) for series in batch), list(batch))
 
     def summary(self, step: int, make: MakeSummary) -> None:
-        """Queue any other summary that is quickly made; ``make`` builds it on the writer thread."""
+        """Queue any other quickly made summary; ``make`` builds it on the writer thread."""
         self._put(1, _encoder(step, make))
 
     def picture(self, step: int, make: MakeSummary) -> None:
-        """Queue a summary that takes its time; ``make`` builds it on a thread for these alone."""
+        """Queue a slow summary; ``make`` builds it on a thread that is only for these."""
         with self._changed:
             self._drawings.append(_encoder(step, make))
             self._num_undrawn += 1
@@ -126,30 +128,30 @@ class EventWriter:
                     self._drawing_thread = None
 
     def start(self) -> None:
-        """A run begins: from now on the thread waits for more instead of ending when it can."""
+        """Start a run: from now on the thread waits for more points instead of ending."""
         with self._changed:
             self._finishing = False
 
     def finish(self) -> None:
-        """A run is over: let the thread end whenever all is written; returns at once.
+        """Finish a run: the thread may end when everything is written; returns immediately.
 
-        More may follow, and is written.
+        Further points may follow, and are written.
         """
         with self._changed:
             self._finishing = True
             self._changed.notify_all()
 
     def flush(self, timeout: float = 5.0) -> bool:
-        """Wait until all is drawn and on disk; False when that took longer than ``timeout`` s."""
+        """Wait until all is drawn and on disk; False if that took longer than ``timeout`` s."""
         deadline = time.monotonic() + timeout
         with self._changed:
             drawn = self._changed.wait_for(lambda: not self._num_undrawn, timeout)
             return drawn and self._write_now(deadline - time.monotonic())
 
     def flush_points(self, timeout: float = 5.0) -> bool:
-        """Wait until all but pictures is on disk, as whoever waits for a run does.
+        """Wait until everything except pictures is on disk, as a caller that waits for a run does.
 
-        False when that took longer than ``timeout`` seconds, or where the disk refuses.
+        Returns False if that took longer than ``timeout`` seconds, or if the disk fails.
         """
         self._write_without_thread()
         with self._changed:
@@ -157,7 +159,7 @@ class EventWriter:
             return self._write_now(timeout, lambda: self._num_refusals > refusals)
 
     def _write_now(self, timeout: float, given_up: Callable[[], bool] = lambda: False) -> bool:
-        """Hurry the thread, and wait until nothing waits or that is given up. Held: the lock."""
+        """Wake the thread, and wait until the queue is empty or given up. The lock is held."""
         self._flushing += 1
         self._changed.notify_all()
         try:
@@ -167,9 +169,9 @@ class EventWriter:
         return self._waiting == 0
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Draw and write what waits, end the threads; False when the disk did not let it in time.
+        """Draw and write what is queued, end the threads; return False if the disk was too slow.
 
-        What is still waiting ``timeout`` seconds after the last picture was drawn counts as
+        Points that are still queued ``timeout`` seconds after the last picture was drawn count as
         dropped.
         """
         self.finish()
@@ -193,7 +195,7 @@ class EventWriter:
         return done
 
     def _draw_without_thread(self) -> None:
-        """Draw what waits on this thread, where none could be started for it."""
+        """Draw what is queued on the current thread, if no drawing thread could be started."""
         with self._changed:
             if self._drawing_thread is not None or not self._drawings:
                 return
@@ -201,11 +203,11 @@ class EventWriter:
         self._draw()
 
     def _write_without_thread(self) -> None:
-        """Write what waits on this thread, where none could be started for it."""
+        """Write what is queued on the current thread, if no writer thread could be started."""
         with self._changed:
             if self._thread is not None or not self._items:
                 return
-            self._thread = threading.current_thread()  # nobody else writes meanwhile
+            self._thread = threading.current_thread()  # no other thread writes meanwhile
             waited_for, self._finishing = self._finishing, True
         try:
             self._run()
@@ -222,7 +224,7 @@ class EventWriter:
                 self._items.append((count, content))
                 self._waiting += count
                 self._ensure_thread()
-                if len(self._items) == 1 or self._in_a_hurry():  # else it knows of some already
+                if len(self._items) == 1 or self._in_a_hurry():  # else it has been notified already
                     self._changed.notify_all()
         if not fits:
             self._drop(count)
@@ -235,7 +237,7 @@ class EventWriter:
 
     def _ensure_thread(self) -> None:
         if self._thread is None:
-            with interrupts_deferred():  # one that is known and was never started writes nothing
+            with interrupts_deferred():  # a thread that is stored but not started writes nothing
                 thread = threading.Thread(target=self._run, name="workbench-writer", daemon=True)
                 if at_exit.started(thread):
                     self._thread = thread
@@ -260,13 +262,13 @@ class EventWriter:
             if taken is not None:
                 self._write_until_done(taken)
                 continue
-            with contextlib.suppress(OSError):  # a network disk may say only now that it is full
+            with contextlib.suppress(OSError):  # a network disk may report only now that it is full
                 self._file.close()
             if self._retire():
                 return
 
     def _take(self) -> tuple[int, Callable[[], bytes]] | None:
-        """What is to be written next, or None when there is nothing to do."""
+        """Return what is to be written next, or None if there is nothing to do."""
         with self._changed:
             self._changed.wait_for(lambda: self._items or self._finishing, _IDLE_S)
             if not self._items:
@@ -276,11 +278,11 @@ class EventWriter:
             return self._next() if self._items else None
 
     def _in_a_hurry(self) -> bool:
-        """Whether somebody waits for what is queued, or the queue may soon be full."""
+        """Whether a caller waits for what is queued, or the queue may soon be full."""
         return self._finishing or self._flushing > 0 or self._waiting > self._capacity // 2
 
     def _next(self) -> tuple[int, Callable[[], bytes]]:
-        """The first item, with all scalars that follow it if it is scalars."""
+        """Return the first item, with all scalars that follow it if it is scalars."""
         count, content = self._items.popleft()
         if callable(content):
             return count, content
@@ -292,7 +294,7 @@ class EventWriter:
         return count, lambda: b"".join(map(encode_series, merged(batches)))
 
     def _retire(self) -> bool:
-        """End the thread, unless there is work again."""
+        """Let the thread end, unless there is work again."""
         with self._changed:
             if self._items:
                 return False
@@ -342,7 +344,7 @@ def _encoded(encode: Callable[[], bytes]) -> bytes:
     try:
         return encode()
     except Exception:
-        # a summary that cannot be drawn is no reason to lose the points behind it
+        # a summary that cannot be drawn must not lose the points after it
         log.exception("a summary could not be made for TensorBoard")
         return b""
 

@@ -1,4 +1,4 @@
-"""Where the parts are put together: the one place that knows every tool.
+"""Assembly of the parts: the only module that knows every tool.
 
 Importing this module (``wb.Experiment`` does) registers what every new experiment gets: a
 TensorBoard writer, a place in the hub, a panel as its display, and the first captures.
@@ -61,7 +61,7 @@ def _publish(experiment: Experiment) -> None:
 
 
 def _look_after_cells() -> None:
-    """After a cell: free the cores of its OpenMP threads, and see what it has defined anew."""
+    """After each cell, free the cores of its OpenMP threads and find classes it redefined."""
     here = shell()
     if here is not None:
         here.events.register("post_run_cell", _after_cell)
@@ -73,7 +73,7 @@ def _after_cell(_result: object = None) -> None:
 
 
 def _pause_what_a_cell_left() -> None:
-    """Follow the cells of this notebook: one that runs again pauses what it had left training."""
+    """Follow the cells of this notebook: running a cell again pauses what it had left training."""
     here = shell()
     if here is not None:
         _experiment.assembly_hooks.append(follow_cells(here).made)
@@ -86,9 +86,9 @@ def _display(experiment: Experiment, **options: Any) -> Any:
 
 
 def _capture_first_step(experiment: Experiment) -> None:
-    """Show the graph and the memory of the first step without being asked: it runs anyway.
+    """Capture graph and memory of the first step without a request: the step runs anyway.
 
-    Ranks that were found at work are not called home for it.
+    Ranks that were already running are not called back for it.
     """
     import weakref
 
@@ -113,9 +113,9 @@ def _capture_first_step(experiment: Experiment) -> None:
 
 
 def _keep_compiled_insides(experiment: Experiment) -> None:
-    """What a step compiles without being captured is to open in later captures all the same.
+    """Keep what a step compiles without being captured, so that later captures can open it too.
 
-    A run says that it compiles, once the compiler is imported and before it begins.
+    A run announces that it compiles after the compiler is imported and before the run begins.
     """
     from workbench.experiment.report.events import StatusChanged
 
@@ -129,7 +129,7 @@ def _keep_compiled_insides(experiment: Experiment) -> None:
 
 
 def _record_compilations(experiment: Experiment) -> None:
-    """Keep what torch tells while it compiles, for `workbench.compile_report`."""
+    """Keep what torch reports while it compiles, for `workbench.compile_report`."""
     from workbench.dynamo import watch
 
     watch(experiment)

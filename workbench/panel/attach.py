@@ -1,4 +1,4 @@
-"""``wb.attach``: importing this has an experiment that is taken up get what every new one gets."""
+"""``wb.attach``: importing this module gives an attached experiment what every new one gets."""
 
 from workbench.panel import assembly
 from workbench.parallel.attach import attach

@@ -1,4 +1,4 @@
-"""``wb.open(path)``: any saved record or allocator snapshot, as the view it belongs to."""
+"""``wb.open(path)``: opens any saved record or allocator snapshot as the matching view."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def open_record(path: str | Path) -> Any:
         `DtypeView`.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        RecordError: it is a folder, neither of these, or larger than `LARGEST_BYTES`; the message
-            says what was found.
+        FileNotFoundError: the file does not exist.
+        RecordError: the path is a folder, or the file is neither of these or larger than
+            `LARGEST_BYTES`; the message says what was found.
     """
     with named_file(path, "a record") as file:
         name, record = file.name, record_in(file, Record)

@@ -1,8 +1,8 @@
-"""A class that a cell has defined anew while its model trains: the run goes on with the old one.
+"""Notice of a class that a cell redefined while its model trains: the run keeps the old code.
 
-Nothing of a run changes by it, as in any loop of one's own. But who edits `forward`, runs its cell
-and resumes takes the new code for the one that trains; so the experiment notes that it does not.
-After a failure that is not so: *Resume* takes the new methods
+As in any training loop, redefining a class changes nothing in a run. But a user who edits
+`forward`, runs its cell and resumes may think that the new code is training; so a note on the
+experiment says that it is not. After a failure this does not apply: *Resume* uses the new methods
 (`workbench.experiment.recipe.hot_swap`).
 """
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from workbench.experiment import Experiment
 
 _said: weakref.WeakKeyDictionary[Experiment, str] = weakref.WeakKeyDictionary()
-"""The note of this kind that an experiment has."""
+"""The current note of this kind of each experiment."""
 
 
 def look() -> None:
-    """After a cell: note it where it is so by now, and take the note back where it is no more."""
+    """After each cell, add the note where it applies, and remove it where it no longer does."""
     for experiment in experiments():
         text, before = _told(experiment), _said.get(experiment, "")
         if text == before:

@@ -1,13 +1,14 @@
-"""A cell that runs again: what it had left training is paused, as nobody holds it any more.
+"""Cells that run again: what such a cell had left training is paused, as no name refers to it.
 
 ``exp = wb.Experiment(...); exp.run()`` in a cell that is run twice leaves two trainings: the name
-is the new one's, and the output history of the kernel (``Out``) keeps the old one alive, which
-takes half of the machine unseen. So once an experiment of the second time has taken a name, the
-one of the first time that had it is paused, and its panel says why. It is kept until the cell runs
-once more, so that *Resume* undoes it.
+refers to the new one, and the output history of the kernel (``Out``) keeps the old one alive, which
+uses half of the machine unnoticed. So once an experiment of the second execution has taken a name,
+the one of the first execution that had this name is paused, and its panel says why. It is kept
+until the cell runs once more, so that *Resume* undoes the pause.
 
-Whoever holds it by another name, or in a list or a dictionary of the notebook, wants it: it trains
-on. Cells are told apart by the id that the notebook gives them; a console has none.
+An experiment that is also held by another name, or in a list or a dictionary of the notebook, is
+considered wanted: it keeps training. Cells are distinguished by the id that the notebook gives
+them; a console has no such id.
 """
 
 from __future__ import annotations
@@ -26,50 +27,50 @@ if TYPE_CHECKING:
 
 WHY = "because its cell ran again"
 _HISTORY = frozenset({"In", "Out"})
-"""Names by which IPython keeps what was run and what it gave."""
+"""Names under which IPython keeps inputs and outputs of cells."""
 _COLLECTIONS = (list, tuple, set, frozenset)
 
 
 @dataclass
 class _Made:
-    """An experiment that a cell has made."""
+    """An experiment that a cell has created."""
 
     ref: weakref.ref[Experiment]
     names: set[str] = field(default_factory=set[str])
-    """Names that were its when the cell had ended."""
+    """Names that referred to it when the cell ended."""
 
 
 class Reruns:
     """Follows the cells of one kernel.
 
     Args:
-        namespace: what the notebook's names stand for.
+        namespace: the notebook's names and their values.
     """
 
     def __init__(self, namespace: Mapping[str, Any]) -> None:
         self._namespace = namespace
         self._cell: str | None = None
-        """The one that runs, where it has an id."""
+        """The id of the running cell, if it has one."""
         self._made: dict[str, list[_Made]] = {}
-        """By the latest run of each cell."""
+        """Experiments created by the latest execution of each cell."""
         self._before: list[_Made] = []
-        """By the run before, of the cell that runs."""
+        """Experiments created by the previous execution of the running cell."""
         self._paused: dict[str, list[Experiment]] = {}
-        """By each cell: held, so that they can go on."""
+        """Experiments that were paused, by cell: held, so that they can be resumed."""
 
     def begins(self, cell: str | None) -> None:
-        """A cell begins to run."""
+        """Record that a cell begins to run."""
         self._cell, self._before = cell, []
         if cell is not None:
             self._before = self._made.get(cell, [])
             self._made[cell] = []
-            # what was paused is let go of; what a person had go on is nobody else's to hold
+            # what was paused is released; what a user has resumed may have no other reference
             kept = [one for one in self._paused.pop(cell, []) if one.status == "training"]
             if kept:
                 self._paused[cell] = kept
 
     def made(self, experiment: Experiment) -> None:
-        """The cell that runs has made an experiment."""
+        """Record that the running cell has created an experiment."""
         if self._cell is None:
             return
         self._made[self._cell].append(_Made(weakref.ref(experiment)))
@@ -83,7 +84,7 @@ class Reruns:
         experiment.subscribe(on_event)
 
     def look(self) -> None:
-        """Pause what the run before has left, as far as its names are others' by now."""
+        """Pause what the previous execution left training, if its names now refer to others."""
         cell = self._cell
         if cell is None or not self._made.get(cell):
             return
@@ -103,7 +104,7 @@ class Reruns:
                 old.pause(why=WHY)
 
     def ends(self) -> None:
-        """The cell has run."""
+        """Record that the cell has run."""
         self.look()
         cell, self._cell = self._cell, None
         if cell is None:
@@ -113,7 +114,7 @@ class Reruns:
             if one is not None:
                 items = list(self._namespace.items())
                 made.names = {name for name, value in items if _stands_for(value, one)}
-        if not self._made[cell]:  # it makes none any more, or failed before: what was there stays
+        if not self._made[cell]:  # it creates none now, or failed before that: the old ones stay
             self._made[cell] = self._before
         self._before = []
 
@@ -125,7 +126,7 @@ def _stands_for(value: Any, experiment: Experiment) -> bool:
 
 
 def _is_held(experiment: Experiment, names: Mapping[str, Any]) -> bool:
-    """Whether a name of the notebook, or a collection with one, holds it."""
+    """Whether a name of the notebook, or a collection under such a name, refers to it."""
     return any(
         _stands_for(one, experiment) for value in names.values() for one in _with_contents(value)
     )
@@ -134,13 +135,13 @@ def _is_held(experiment: Experiment, names: Mapping[str, Any]) -> bool:
 def _with_contents(value: Any) -> Iterator[Any]:
     yield value
     if type(value) is dict:
-        yield from list(value.values())  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType, reportUnknownVariableType] - anybody's
+        yield from list(value.values())  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType, reportUnknownVariableType] - of any type
     elif type(value) in _COLLECTIONS:
         yield from list(value)
 
 
 def follow_cells(shell: Any) -> Reruns:
-    """Follow the cells of an IPython shell, from the one on that runs now."""
+    """Follow the cells of an IPython shell, starting with the one that is running now."""
     reruns = Reruns(shell.user_ns)
     reruns.begins(_running_cell(shell))
 
@@ -156,7 +157,7 @@ def follow_cells(shell: Any) -> Reruns:
 
 
 def _running_cell(shell: Any) -> str | None:
-    """The id of the cell that runs; None where there is none, or it has none."""
+    """Return the id of the running cell; None if no cell runs, or it has no id."""
     kernel = getattr(shell, "kernel", None)
     try:
         found = kernel.get_parent()["metadata"]["cellId"]  # pyright: ignore[reportOptionalMemberAccess] - caught

@@ -21,7 +21,7 @@ _MAX_POINTS = 240
 
 
 def text_summary(experiment: Experiment) -> str:
-    """A few plain lines: what it is, where it stands, what it reached."""
+    """Return a few plain lines: what the experiment is, its progress, and its results."""
     lines = [f"Experiment {experiment.name}: {experiment.status}"]
     total = experiment.total_steps
     lines.append(f"  step {experiment.step_count:,}" + (f" of {total:,}" if total else ""))
@@ -41,7 +41,7 @@ def text_summary(experiment: Experiment) -> str:
 
 
 def _measured(experiment: Experiment) -> list[str]:
-    """What was measured of each mode, where anything was."""
+    """Return the measurements of each mode that has any."""
     return [
         f"{state.label.lower()} {state.value}: {state.badge.text}"
         + (f", {state.badge.detail}" if state.badge.detail else "")
@@ -51,7 +51,7 @@ def _measured(experiment: Experiment) -> list[str]:
 
 
 def static_html(experiment: Experiment) -> str:
-    """An inline SVG of the loss with the text summary under it."""
+    """Return an inline SVG of the loss with the text summary below it."""
     steps, values = experiment.scalars.since("train/loss", 0)
     val_steps, val_values = experiment.scalars.since("val/loss", 0)
     summary = fill("<pre>{{ text }}</pre>", text=text_summary(experiment))
@@ -69,7 +69,7 @@ def _loss_svg(
     val_steps: npt.NDArray[np.int64],
     val_values: npt.NDArray[np.float64],
 ) -> str:
-    # a loss of one's own may be negative: the axis then reaches below 0
+    # a custom loss may be negative: the axis then reaches below 0
     low, top = min(0.0, float(np.percentile(values, 0.5))), float(np.percentile(values, 99.5))
     ticks = _ticks(low, max(top, 0.0 if low < 0 else 1e-12))
     low, high, last = ticks[0], ticks[-1], int(max(steps[-1], 1))
@@ -106,12 +106,12 @@ def _loss_svg(
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """About four round numbers from ``low`` to at least ``high``."""
+    """Return about four round numbers from ``low`` to at least ``high``."""
     raw = (high - low) / 4
     power = 10.0 ** np.floor(np.log10(raw))
     size = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw)
     first = np.floor(low / size) * size
-    # a loss may be tiny: the digits that count are those of a step of the axis
+    # a loss may be tiny: the significant digits are those of one interval of the axis
     digits = max(10, 2 - int(np.log10(power)))
     return [round(first + i * size, digits) for i in range(int(np.ceil((high - first) / size)) + 1)]
 

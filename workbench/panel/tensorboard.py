@@ -1,7 +1,7 @@
 """``wb.tensorboard("runs")``: the dashboard of a log directory, inside JupyterLab.
 
-The kernel starts nothing and opens no port. The view asks JupyterLab for a tab, and the Jupyter
-server runs TensorBoard behind its own login (`workbench/server`).
+The kernel starts no process and opens no port. The view requests a tab from JupyterLab, and the
+Jupyter server runs TensorBoard behind its own login (`workbench/server`).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class TensorBoardView:
 
     @property
     def command(self) -> str:
-        """The shell command that shows the same outside JupyterLab."""
+        """Shell command that shows the same outside JupyterLab."""
         return f"tensorboard --logdir {shlex.quote(self._shown)}"
 
     @property
     def _shown(self) -> str:
-        """The folder as it is named from here: a stored notebook must not tell of this machine."""
+        """The folder as seen from here: a stored notebook must not reveal paths of this machine."""
         here = Path.cwd()
         inside = self.logdir.is_relative_to(here)
         return str(self.logdir.relative_to(here)) if inside else str(self.logdir)

@@ -1,9 +1,9 @@
 """The panel in a notebook: a widget that finds its experiment over the live channels.
 
-The widget itself carries two small strings. Everything live travels over the comms the browser
-opens (`panel/channel/hub.py`); where a host cannot open comms (Colab) the same messages travel over
-the widget's own channel. In JupyterLab with the extension the same two strings travel in a mime
-type of our own, and the extension draws the panel: a reload then needs no widget to be handed back.
+The widget itself carries two small strings. All live data is sent over the comms that the browser
+opens (`panel/channel/hub.py`); where a host cannot open comms (Colab) the same messages are sent
+over the widget's own channel. In JupyterLab with the extension the same two strings are sent in a
+custom mime type, and the extension draws the panel: after a reload no widget has to be restored.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from workbench.experiment import Experiment
 
 LAB_MIME = "application/vnd.torch-workbench.panel+json"
-"""What the JupyterLab extension draws, over its own connection, in place of the widget."""
+"""Mime type that the JupyterLab extension draws, over its own connection, instead of the widget."""
 
 _VIEWS = frozenset({"graph", "diff", "memory", "what_if", "flame"})
 
 
 def display_bundle(experiment: Experiment, **options: Any) -> MimeBundle:
-    """The mime bundle of an experiment: widget, static picture, text."""
+    """Return the mime bundle of an experiment: widget, static picture, text."""
     traits = {"experiment": experiment.id, "name": experiment.name[:200]}
     return mime_bundle(
         "panel",
@@ -39,11 +39,11 @@ def display_bundle(experiment: Experiment, **options: Any) -> MimeBundle:
 
 
 def _on_widget_message(widget: Any, content: Any) -> None:
-    """The fallback channel: the same messages a comm would carry."""
+    """Handle the fallback channel, which carries the same messages as a comm."""
     if not isinstance(content, dict):
         return
     if content.get("type") == "module":
-        # where the page has no tabs to open it in
+        # for a page that has no tabs to open the view in
         send_bundle(widget, str(content.get("name")), _VIEWS)
         return
     client = f"widget-{widget.model_id}"

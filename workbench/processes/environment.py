@@ -1,4 +1,4 @@
-"""What a child process needs of the environment to find this package."""
+"""Environment that a child process needs to find this package."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 def python_path() -> str:
-    """PYTHONPATH of a child: what it is here, and the folder that has this package.
+    """Return the PYTHONPATH of a child: the one of this process, plus the folder of this package.
 
-    Not where every Python here finds the package by itself: what is on PYTHONPATH comes before the
-    standard library, and ``site-packages`` must not.
+    The folder is not added if every Python of this environment finds the package by itself:
+    PYTHONPATH comes before the standard library, and ``site-packages`` must not.
     """
     return os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH", ""), _checkout()]))
 

@@ -1,11 +1,12 @@
-"""Worker processes are forked while no experiment computes.
+"""Forking of worker processes at moments when no experiment computes.
 
-On Linux a `DataLoader` forks its workers. A fork has one thread, and every lock as it was at that
-moment: one that another thread held, inside of torch as well, is never given back there, and the
-worker that needs it waits for ever. So a fork of ours waits for the steps under way, and the next
-ones wait for it; that costs a step's time at the beginning of an epoch, and nothing else.
+On Linux a `DataLoader` forks its workers. A fork has one thread, and every lock in its state at
+that moment: a lock that another thread held, inside torch as well, is never released there, and a
+worker that needs it waits for ever. So a fork by Workbench waits for the steps under way, and the
+next steps wait for it; this costs the time of a step at the beginning of an epoch, and nothing
+else.
 
-What a cell of the user's own computes in the main thread is not waited for, as in plain PyTorch.
+The user's own computation in a cell, on the main thread, is not waited for, as in plain PyTorch.
 """
 
 from __future__ import annotations
@@ -16,22 +17,22 @@ from collections.abc import Generator
 from contextlib import ContextDecorator, contextmanager
 
 _LONGEST_S = 20.0
-"""How long either waits for the other. A step may take longer (a compile) or stand still for good
-(a debugger): then the fork is what it is in plain PyTorch."""
+"""How many seconds either waits for the other. A step may take longer (a compile) or stop forever
+(a debugger): then the fork is as in plain PyTorch."""
 
 
 class Computing(ContextDecorator):
-    """Entered by whatever thread computes a step, from its first operation to its last."""
+    """Context that a thread enters to compute a step, from its first operation to its last."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Nobody computes and nobody forks: in a fork, where no other thread is."""
+        """Reset, with no thread computing or forking: in a fork, which has no other threads."""
         self._changed = threading.Condition(threading.Lock())
         self._depths: dict[int, int] = {}
         self._forking: dict[int, int] = {}
-        """By thread, how deep in steps of its own it is."""
+        """For each forking thread, the nesting depth of its own steps."""
         self._of_thread = threading.local()
 
     def __enter__(self) -> None:
@@ -53,10 +54,10 @@ class Computing(ContextDecorator):
 
     @contextmanager
     def forking(self) -> Generator[None]:
-        """Where this thread may fork processes that go on in Python: each fork is at rest.
+        """Let each fork of this thread wait for running steps, for forks that continue in Python.
 
-        A program that is started (``!ls``, a compiler) needs no lock of this process and waits for
-        nothing.
+        A program that is started (``!ls``, a compiler) needs no lock of this process and does not
+        wait.
         """
         self._of_thread.forks = True
         try:
@@ -67,7 +68,8 @@ class Computing(ContextDecorator):
     def before_fork(self) -> None:
         """Wait until no other thread computes.
 
-        Two that fork at once, each within a step of its own, do not wait for each other.
+        Two threads that fork at the same time, each within a step of its own, do not wait for each
+        other.
         """
         if not getattr(self._of_thread, "forks", False):
             return
@@ -78,7 +80,7 @@ class Computing(ContextDecorator):
             self._changed.wait_for(lambda: not self._depths, _LONGEST_S)
 
     def after_fork(self) -> None:
-        """In the process that forked: steps go on."""
+        """Let steps continue, in the process that forked."""
         me = threading.get_ident()
         if me not in self._forking:
             return
@@ -89,7 +91,7 @@ class Computing(ContextDecorator):
 
 
 computing = Computing()
-"""Of this process."""
+"""The context of this process."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(

@@ -1,8 +1,8 @@
-"""A child process with all that it starts: its process group, ended as one.
+"""A child process with everything it starts: its process group, ended as a whole.
 
-The number of a child is its own until somebody asks for its exit status; from then on it may be
-another's. So the group is signalled before that alone, and what a child leaves behind in its group
-when it ends is ended then.
+A child's process id is its own until its exit status is queried; from then on it may be reused. So
+the group is signalled only before that, and any processes that a child leaves in its group when it
+ends are ended then.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import subprocess
 import threading
 
 KILL: signal.Signals = getattr(signal, "SIGKILL", signal.SIGTERM)
-"""What ends a process by force; Windows has no signal for it."""
+"""Signal that ends a process by force; Windows has none."""
 
 
 class Group:
-    """A process that leads a group of its own (``start_new_session=True``).
+    """A process that leads a process group of its own (``start_new_session=True``).
 
     Args:
-        popen: whose status nobody else asks for.
+        popen: the process, whose status must not be queried elsewhere.
     """
 
     def __init__(self, popen: subprocess.Popen[bytes]) -> None:
@@ -30,12 +30,12 @@ class Group:
 
     @property
     def pid(self) -> int:
-        """The number of its leader, and of the group."""
+        """The process id of its leader, and id of the group."""
         return self.popen.pid
 
     @property
     def status(self) -> int | None:
-        """Its exit status once it has ended, and with it all it started; None while it runs."""
+        """Its exit status once it and everything it started has ended; None while it runs."""
         with self._reaping:
             if self.popen.returncode is None and self._is_zombie():
                 self._send(KILL)
@@ -43,21 +43,21 @@ class Group:
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it is still running."""
         return self.status is None
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to all of them; nothing where it has ended."""
+        """Send a signal to all processes of the group; does nothing once it has ended."""
         with self._reaping:
             if self.popen.returncode is None:
                 self._send(number)
 
     def kill(self) -> None:
-        """End all of them by force."""
+        """End all processes of the group by force."""
         self.signal(KILL)
 
     def _is_zombie(self) -> bool:
-        """Whether it ended and nobody knows yet."""
+        """Whether it has ended and its status has not been queried yet."""
         if not hasattr(os, "waitid"):  # macOS before Python 3.13, Windows
             return False
         look = os.WEXITED | os.WNOHANG | os.WNOWAIT
@@ -67,5 +67,5 @@ class Group:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if hasattr(os, "killpg"):
                 os.killpg(self.popen.pid, number)
-            else:  # Windows: what it started ends with the pipes that it writes to
+            else:  # Windows: its children end with the pipes that they write to
                 self.popen.kill()

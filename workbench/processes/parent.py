@@ -1,8 +1,8 @@
-"""Who started this process, and whether it is still there.
+"""The process that started this one, and whether it is still running.
 
-A process that asks for its parent's number gets another one where the parent ended before: a
-child that imports torch first, which takes seconds, would look after that for ever. So whoever
-starts one says its own number.
+A process that queries its parent's id gets a different one if the parent has already ended: a child
+that imports torch first, which takes seconds, would then watch that one forever. So a process that
+starts another one passes its own id.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 import os
 
 PARENT = "WORKBENCH_PARENT"
-"""The environment's name for it."""
+"""Environment variable with the process id of the parent."""
 
 
 def parent() -> int:
-    """The number of the process that started this one, as it said; once, for it is no heirloom."""
+    """Return the id that the parent passed; removed here, as children must not inherit it."""
     told = os.environ.pop(PARENT, "")
     return int(told) if told.isdigit() else os.getppid()
 
 
 def is_orphaned(by: int) -> bool:
-    """Whether the process of that number, which started this one, is gone."""
+    """Whether the process with the id ``by``, which started this one, is gone."""
     return os.getppid() != by

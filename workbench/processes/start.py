@@ -1,9 +1,9 @@
-"""Starting a child process so that an interrupt cannot lose it: the one place that does.
+"""Start of child processes that no interrupt can lose: the only module that starts them.
 
 A kernel's interrupt becomes a ``KeyboardInterrupt`` between any two instructions of the main
-thread, also between the fork inside ``subprocess.Popen`` and the moment the child's number is
-stored. Nobody then knows of the child: it trains on, and once it ends it stays a zombie for as long
-as the kernel lives. So an interrupt waits until the child has an owner.
+thread, even between the fork inside ``subprocess.Popen`` and the moment the child's process id is
+stored. The child is then lost: it keeps training, and once it ends it remains a zombie as long as
+the kernel lives. So an interrupt is deferred until the child has an owner.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from workbench.processes.group import Group
 
 @contextmanager
 def interrupts_deferred() -> Generator[None]:
-    """Let an interrupt that comes in this block be raised at its end.
+    """Defer an interrupt during this block, and raise it at its end.
 
-    For blocks that take milliseconds. Only the main thread is ever interrupted; on another, and
-    where interrupts are not Python's to handle, this does nothing.
+    For blocks that take milliseconds. Only the main thread is ever interrupted; on another thread,
+    and where Python does not handle interrupts, this does nothing.
     """
     before: Any = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
@@ -41,11 +41,11 @@ def interrupts_deferred() -> Generator[None]:
 
 @contextmanager
 def interrupts_kept_from_children() -> Generator[None]:
-    """Have processes that this thread starts in this block hear of no interrupt, ever.
+    """Shield processes that this thread starts in this block from all interrupts, permanently.
 
-    A kernel's interrupt goes to its whole process group. What works for something other than the
-    cell under way must not end by it; it inherits the signals that are held back here. An
-    interrupt of this process waits for the end of the block, so it must be short.
+    A kernel's interrupt is sent to its whole process group. A process that works for something
+    other than the current cell must not end by it; it inherits the signals that are blocked here.
+    An interrupt of this process waits for the end of the block, so the block must be short.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -67,15 +67,15 @@ def start_group(
 ) -> Group:
     """Start a program that leads a process group of its own, and so ends with all it starts.
 
-    An interrupt that comes meanwhile is raised when this returns: a caller on a main thread that
-    may be interrupted assigns the result within `interrupts_deferred`.
+    An interrupt during the call is raised when it returns: a caller on a main thread that may be
+    interrupted assigns the result within `interrupts_deferred`.
 
     Args:
         command: the program and its arguments; no shell.
-        environment: all of it; None: this process's.
-        stdin: as of `subprocess.Popen`; nothing to read by default.
-        stdout: as of `subprocess.Popen`.
-        stderr: as of `subprocess.Popen`.
+        environment: the complete environment; None for that of this process.
+        stdin: as for `subprocess.Popen`; by default there is nothing to read.
+        stdout: as for `subprocess.Popen`.
+        stderr: as for `subprocess.Popen`.
     """
     with interrupts_deferred():
         return Group(
@@ -93,15 +93,15 @@ def start_group(
 def run_process(
     command: Sequence[str], *, timeout: float, **options: Any
 ) -> subprocess.CompletedProcess[Any]:
-    """`subprocess.run` without ``input`` and ``check``; an interrupt ends the child, always.
+    """Run a command as `subprocess.run` (no ``input``, ``check``); an interrupt ends the child.
 
     Args:
         command: the program and its arguments; no shell.
-        timeout: seconds after which it is killed.
-        options: of `subprocess.Popen`; ``capture_output`` as in `subprocess.run`.
+        timeout: seconds after which the process is killed.
+        options: options of `subprocess.Popen`; ``capture_output`` as in `subprocess.run`.
 
     Raises:
-        subprocess.TimeoutExpired: it took longer.
+        subprocess.TimeoutExpired: the process took longer than ``timeout``.
     """
     if options.pop("capture_output", False):
         options["stdout"] = options["stderr"] = subprocess.PIPE

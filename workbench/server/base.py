@@ -1,7 +1,7 @@
-"""What every handler shares: who may ask, and errors as JSON.
+"""Common base of the handlers: authorisation, and errors as JSON.
 
-Domain code knows no HTTP: it raises `workbench.server.errors`, and `ErrorsAsJson.write_error` alone
-turns each into its status code and ``{"message": <one sentence>}``.
+Domain code is independent of HTTP: it raises `workbench.server.errors`, and only
+`ErrorsAsJson.write_error` converts each to its status code and ``{"message": <one sentence>}``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from workbench.server.run_lists import RunLists
 from workbench.trust import printable
 
 RESOURCE = "workbench"
-"""What an authoriser is asked about: ``is_authorized(handler, user, action, "workbench")``."""
+"""Resource of an authoriser's query: ``is_authorized(handler, user, action, "workbench")``."""
 
 _STATUS: dict[type[ServerError], int] = {
     BadRequestError: 400,
@@ -63,7 +63,7 @@ _STATUS: dict[type[ServerError], int] = {
 
 
 class ErrorsAsJson(JupyterHandler):
-    """What every handler here shares: the domain objects, and errors as JSON."""
+    """Base of every handler here: the domain objects, and errors as JSON."""
 
     auth_resource = RESOURCE
 
@@ -75,7 +75,7 @@ class ErrorsAsJson(JupyterHandler):
         run_lists: RunLists,
         root: Path,
     ) -> None:
-        """Take what the server looks after, and its root folder."""
+        """Store the objects that the server manages, and its root folder."""
         self.dashboards = dashboards
         self.memory_files = memory_files
         self.deleted_runs = deleted_runs
@@ -83,7 +83,7 @@ class ErrorsAsJson(JupyterHandler):
         self.root = root
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Answer ``{"message"}``, or a plain page where a person looks at it in a tab."""
+        """Answer ``{"message"}``, or a plain page if the user opened the URL in a tab."""
         error = cast("tuple[Any, Any, Any]", kwargs.get("exc_info", (None, None, None)))[1]
         if isinstance(error, ServerError):
             self.set_status(_STATUS[type(error)])
@@ -100,7 +100,7 @@ class ErrorsAsJson(JupyterHandler):
             self.finish(json.dumps({"message": message}))
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        """A refusal is no crash: it is logged as a warning and without a traceback."""
+        """Log a refusal, which is not a crash, as a warning and without a traceback."""
         if isinstance(value, ServerError):
             self.log.warning("workbench: %s", printable(str(value)))
         else:
@@ -111,10 +111,10 @@ class Api(ErrorsAsJson, APIHandler):
     """A JSON endpoint: 403 without a login, cross-origin refused, XSRF token on writes."""
 
     def body(self, example: str) -> dict[str, Any]:
-        """The JSON object that was sent.
+        """Return the JSON object that was sent.
 
         Raises:
-            BadRequestError: it is none; the sentence shows ``example``.
+            BadRequestError: the body is not a JSON object; the message shows ``example``.
         """
         try:
             body = json.loads(self.request.body)
@@ -125,13 +125,13 @@ class Api(ErrorsAsJson, APIHandler):
         return cast("dict[str, Any]", body)
 
     def local_files(self, otherwise: str) -> FileManagerMixin:
-        """The contents manager, where what it manages are files on this server's disk.
+        """Return the contents manager, if it manages files on this server's disk.
 
         Args:
-            otherwise: What a person can do where it keeps them elsewhere.
+            otherwise: What the user can do if it stores them elsewhere.
 
         Raises:
-            NoLocalFilesError: it keeps them elsewhere.
+            NoLocalFilesError: the contents manager stores files elsewhere.
         """
         contents: Any = self.contents_manager
         if not isinstance(contents, FileManagerMixin):
@@ -141,10 +141,10 @@ class Api(ErrorsAsJson, APIHandler):
         return contents
 
     def refuse_hidden(self, path: Path, given: object, to_do: str) -> None:
-        """Keep to what the file browser shows.
+        """Reject paths that the file browser does not show.
 
         Raises:
-            MissingFileError: the path is hidden, and this server shows nothing hidden.
+            MissingFileError: the path is hidden, and this server does not show hidden files.
         """
         contents: Any = self.contents_manager
         if not contents.allow_hidden and is_hidden(

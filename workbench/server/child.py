@@ -1,7 +1,8 @@
-"""A process that answers requests: start it, ask it, end it with all it started.
+"""A child process that answers requests: start it, query it, end it with all it started.
 
-A request is a line of JSON on its stdin; an answer is a line of JSON, ``{"kind", "bytes"}``, and so
-many bytes (`workbench.memory.files.file_process`, `workbench.server.runs_process`).
+A request is a line of JSON on its stdin; an answer is a line of JSON, ``{"kind", "bytes"}``,
+followed by that many bytes (`workbench.memory.files.file_process`,
+`workbench.server.runs_process`).
 """
 
 from __future__ import annotations
@@ -26,56 +27,58 @@ _END_S = 5.0
 
 
 class ChildEndedError(Exception):
-    """The process ended, or said what nobody understands."""
+    """The process ended, or sent an answer that cannot be parsed."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back."""
+    """An answer of the process."""
 
     kind: str
-    """``record``, ``overview``, ``answer``, ``outgrown`` or ``error`` of a file; ``runs``."""
+    """``record``, ``overview``, ``answer``, ``outgrown`` or ``error`` for a file; ``runs`` for a
+    folder."""
     data: bytes
     reason: str = ""
     message: str = ""
 
 
 class Child:
-    """The process of one file, or of one folder.
+    """The process of one file or of one folder.
 
-    It leads a group of its own, so that ending the group ends the reader it may have started; and
-    it ends by itself when our end of its stdin is closed, however we come to our end.
+    It leads a process group of its own, so that ending the group also ends a reader that it may
+    have started. It ends by itself when this side of its stdin is closed, however this process
+    ends.
 
     Args:
-        path: what it is about; its only argument.
-        module: its program.
+        path: the file or folder; the only argument of the program.
+        module: module that is run as its program.
     """
 
     def __init__(self, path: Path, module: str = "workbench.memory.files.file_process") -> None:
         self.path = path
         self.turn = asyncio.Lock()
-        """Held while one request is answered."""
+        """Held while a request is answered."""
         self.num_waiting = 0
-        """Requests that are answered or wait for their turn."""
+        """Number of requests that are being answered or wait for their turn."""
         self.last_request = time.monotonic()
         self.was_ended = False
-        """Whether it was put to an end, and did not come to one by itself."""
+        """Whether it was ended by `end`, and not by itself."""
         self._group = start_group(
             [sys.executable, "-P", "-m", module, str(path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            # a pool of threads for matrices, which nothing here multiplies
+            # no thread pool for matrix products: nothing here multiplies matrices
             environment={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
         )
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """Its process id."""
         return self._group.pid
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it is still running."""
         return self._group.alive
 
     def idle_s(self) -> float:
@@ -83,7 +86,7 @@ class Child:
         return 0.0 if self.num_waiting else time.monotonic() - self.last_request
 
     async def exchange(self, request: Mapping[str, Any]) -> Answer:
-        """Ask, and wait for the answer. Cancelled, it leaves a process that must be ended.
+        """Send a request and wait for the answer; if cancelled, the process must be ended.
 
         Raises:
             ChildEndedError: there was no answer.
@@ -91,7 +94,7 @@ class Child:
         return await asyncio.to_thread(self._exchange, json.dumps(request).encode() + b"\n")
 
     async def end(self) -> None:
-        """End it and all it started; returns when it is gone."""
+        """End it and everything it started; returns when it is gone."""
         self.was_ended = True
         self._group.kill()
         deadline = time.monotonic() + _END_S
@@ -102,7 +105,7 @@ class Child:
                 self._group.popen.stdin.close()
 
     def _exchange(self, line: bytes) -> Answer:
-        """On a thread: pipes of a child cannot be waited for on every system's event loop."""
+        """Exchange on a thread: not every system's event loop can wait for the pipes of a child."""
         stdin, stdout = self._group.popen.stdin, self._group.popen.stdout
         assert stdin is not None and stdout is not None  # noqa: S101, PT018 - both are pipes
         try:
@@ -118,10 +121,10 @@ class Child:
         return Answer(header["kind"], data, header.get("reason", ""), header.get("message", ""))
 
     def _ended(self) -> str:
-        """How it came to its end."""
+        """Return how it ended."""
         deadline = time.monotonic() + 1.0
         while self.alive and time.monotonic() < deadline:
             time.sleep(0.01)
-        if self._group.popen.returncode in (-9, -6):  # killed, or a library that got no memory
+        if self._group.popen.returncode in (-9, -6):  # killed, or aborted by a failed allocation
             return "its reader was ended, which happens when memory runs out"
         return f"its reader ended without an answer (exit status {self._group.popen.returncode})"

@@ -1,14 +1,14 @@
-"""One TensorBoard process per log directory: start, find, put to sleep, wake, stop.
+"""One TensorBoard process per log directory: start, find, suspend, wake, stop.
 
 A dashboard's id is a digest of its canonical log directory, so the same directory always has the
-same address, also after the server was restarted: a tab that JupyterLab restores still points at
-the right place. Two requests at once start one process, because starting holds a lock per id.
+same URL, even after the server was restarted: a tab that JupyterLab restores still points to the
+right place. Two concurrent requests start only one process, because starting holds a lock per id.
 
-A dashboard nobody asked for anything in ``idle_stop_s`` is put to *sleep*: its process ends, its
-address stays, and the next request starts it again. A dashboard that a person *stopped* is gone.
+A dashboard without any request in ``idle_stop_s`` is put to *sleep*: its process ends, its URL
+remains, and the next request starts it again. A dashboard that the user *stopped* is removed.
 
 Everything runs on the server's event loop; nothing here is called from another thread. (On Linux
-that matters: the kernel's parent-death signal follows the thread that started the process.)
+this matters: the kernel's parent-death signal follows the thread that started the process.)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from workbench.server.errors import (
 )
 from workbench.server.spawn import TensorBoardProcess, launch
 
-_BUSY_S = 60.0  # a dashboard asked for something this recently is not put to sleep for another
+_BUSY_S = 60.0  # a dashboard with a request this recent is not put to sleep for another
 _REMEMBERED = 100
 
 StartProcess = Callable[..., Awaitable[TensorBoardProcess]]
@@ -37,26 +37,26 @@ StartProcess = Callable[..., Awaitable[TensorBoardProcess]]
 
 @dataclass(frozen=True, kw_only=True)
 class DashboardSettings:
-    """How dashboards run. Each is a trait of the server extension."""
+    """Settings of dashboards. Each is a trait of the server extension."""
 
     base_url: str
     """The server's base URL, with a slash at both ends."""
     log_folder: Path
-    """Where each process writes what it prints; created when missing, with mode 0700."""
+    """Folder where each process writes its output; created if missing, with mode 0700."""
     idle_stop_s: float = 1800.0
-    """Seconds without a request after which a process ends; 0 keeps it for ever."""
+    """Seconds without a request after which a process ends; 0 keeps it running forever."""
     limit: int = 4
-    """Most processes at one time."""
+    """Maximum number of processes at a time."""
     start_timeout_s: float = 60.0
     data_server: bool = False
-    """Read events in TensorBoard's own data server, which opens a loopback TCP port."""
+    """Whether events are read in TensorBoard's own data server, which opens a loopback TCP port."""
     arguments: Sequence[str] = ()
-    """More TensorBoard flags."""
+    """Additional TensorBoard flags."""
 
 
 @dataclass(kw_only=True)
 class Dashboard:
-    """A TensorBoard that is running."""
+    """A running TensorBoard."""
 
     id: str
     logdir: Path
@@ -67,12 +67,12 @@ class Dashboard:
     open_requests: int = 0
 
     def idle_s(self) -> float:
-        """Seconds since the last request; 0 while one is being answered."""
+        """Return the seconds since the last request; 0 while one is being answered."""
         return 0.0 if self.open_requests else time.monotonic() - self.last_request
 
     @contextlib.contextmanager
     def in_use(self) -> Generator[None]:
-        """Count a request while it is answered."""
+        """Count a request as open while it is answered."""
         self.open_requests += 1
         try:
             yield
@@ -82,7 +82,7 @@ class Dashboard:
 
 
 def dashboard_id(logdir: Path) -> str:
-    """The id of the dashboard of a canonical log directory: 16 hexadecimal digits."""
+    """Return the id of the dashboard of a canonical log directory: 16 hexadecimal digits."""
     return hashlib.sha256(str(logdir).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
@@ -91,7 +91,7 @@ class Dashboards:
 
     Args:
         settings: How dashboards run.
-        start_process: Starts one process; replaced in tests that need another backend.
+        start_process: Starts one process; tests that need another backend replace it.
     """
 
     def __init__(self, settings: DashboardSettings, start_process: StartProcess = launch) -> None:
@@ -103,14 +103,14 @@ class Dashboards:
         self._locks: dict[str, asyncio.Lock] = {}
 
     def running(self) -> list[Dashboard]:
-        """The dashboards whose process runs, in order of their start."""
+        """Return the dashboards whose process is running, in the order of their start."""
         return [board for board in self._running.values() if board.process.alive]
 
     async def start(self, logdir: Path) -> Dashboard:
-        """The dashboard of a canonical log directory, started if it does not run.
+        """Return the dashboard of a canonical log directory, starting it if it does not run.
 
         Raises:
-            TooManyDashboardsError: the cap is reached and all are in use.
+            TooManyDashboardsError: the limit is reached and all are in use.
             DashboardFailedError: TensorBoard did not start.
         """
         key = dashboard_id(logdir)
@@ -122,7 +122,7 @@ class Dashboards:
             return board
 
     async def reach(self, key: str) -> Dashboard:
-        """The dashboard of this id, woken if it sleeps.
+        """Return the dashboard with this id, waking it if it sleeps.
 
         Raises:
             UnknownDashboardError: it was never started, or was stopped.
@@ -144,7 +144,7 @@ class Dashboards:
         return board
 
     async def stop(self, key: str) -> None:
-        """End a dashboard and forget it; returns when its process is gone.
+        """End a dashboard and remove it; returns when its process is gone.
 
         Raises:
             UnknownDashboardError: there is no such dashboard.

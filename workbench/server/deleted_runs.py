@@ -1,13 +1,13 @@
-"""Runs that a person deleted, kept for a while so that they can be put back.
+"""Runs that the user deleted, kept for a while so that they can be restored.
 
 A deleted run is renamed into ``.workbench-deleted/<when>-<random>/<its name>``, in the folder that
-held it: on the same disk, so at once whatever its size, with every byte and every time as it was,
-and a TensorBoard or a shell that has a file of it open keeps it. Putting it back is a rename, too.
-What nobody put back is removed by `remove_old`. The folder's name says when a run was deleted, so
-nothing is lost where the server ends in between.
+contained it. This stays on the same disk, so it is immediate whatever the size, every byte and
+every time stamp stays as it was, and a TensorBoard or a shell that has one of its files open keeps
+it open. Restoring is a rename, too. Runs that are not restored are removed by `remove_old`. The
+folder's name says when a run was deleted, so nothing is lost if the server ends in between.
 
-Jupyter's own way of deleting (the system's trash) is not used: no library can put back what is in
-it, on a server nobody sees or empties it, and checkpoints in it go on counting against a quota.
+Jupyter's own way of deleting (the system's trash) is not used: no library can restore what is in
+it, on a server no user sees or empties it, and checkpoints in it continue to count against a quota.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ from workbench.server.paths import DELETED_FOLDER
 from workbench.server.runs import is_run, read_run, why_in_use
 
 _ENTRY = re.compile(r"(\d{10,16})-[0-9a-f]{8}")
-"""Name of what holds one deleted run: milliseconds since 1970, and what makes it unique."""
+"""Name of the folder that holds one deleted run: milliseconds since 1970, and a unique part."""
 _REMOVING = "removing-"
-"""Before the name of one that is being removed: nobody can put it back any more."""
+"""Prefix of the name of a run that is being removed and can no longer be restored."""
 _ATTEMPTS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeletedRun:
-    """A run that can be put back."""
+    """A run that can be restored."""
 
     path: str
-    """Where it is now, relative to the server's root."""
+    """Its current path, relative to the server's root."""
     name: str
     removed_at: float
-    """When it is removed for good, in seconds since 1970."""
+    """When it is removed permanently, in seconds since 1970."""
 
 
 class DeletedRuns:
-    """Deletes runs, puts them back, and removes for good those that nobody missed.
+    """Deletes runs, restores them, and permanently removes those that were not restored in time.
 
-    Its methods may take long on a slow disk and are called from any thread.
+    The methods may take long on a slow disk and can be called from any thread.
 
     Args:
-        keep_s: Seconds from a deletion until the run is removed for good.
+        keep_s: Seconds from a deletion until the run is removed permanently.
     """
 
     def __init__(self, keep_s: float) -> None:
@@ -73,8 +73,8 @@ class DeletedRuns:
             root: The server's root.
 
         Raises:
-            BadRequestError: the folder is no run.
-            RunInUseError: it is being trained; the sentence says by what.
+            BadRequestError: the folder is not a run.
+            RunInUseError: the run is being trained; the message says by what.
             NotWritableError: the disk refuses.
         """
         home = root.resolve()
@@ -101,17 +101,17 @@ class DeletedRuns:
             self._folders.add(folder)
 
     def restore(self, run: Path) -> Path:
-        """Put a deleted run back; where its name was taken meanwhile, it becomes ``<name>-2``.
+        """Restore a deleted run; if its name was taken meanwhile, it becomes ``<name>-2``.
 
         Args:
-            run: Where it is now, inside the server's root and free of symbolic links.
+            run: Its current path, inside the server's root and free of symbolic links.
 
         Returns:
-            Where it is again.
+            The path of the restored run.
 
         Raises:
-            BadRequestError: the folder is no deleted run.
-            MissingFolderError: it was put back or removed in this moment.
+            BadRequestError: the folder is not a deleted run.
+            MissingFolderError: the run was restored or removed at the same moment.
             NotWritableError: the disk refuses.
         """
         entry, folder = run.parent, run.parent.parent
@@ -122,7 +122,7 @@ class DeletedRuns:
             try:
                 back = _claim(parent, run.name)
                 try:
-                    run.rename(back)  # onto the empty folder that nobody else can claim
+                    run.rename(back)  # onto the empty folder that no one else can claim
                 except OSError:
                     back.rmdir()
                     raise
@@ -136,11 +136,11 @@ class DeletedRuns:
         return back
 
     def below(self, folders: Iterable[Path], root: Path) -> list[DeletedRun]:
-        """Those that can be put back, the one deleted last first.
+        """Return the runs that can be restored, the one deleted last first.
 
         Args:
-            folders: Folders named ``.workbench-deleted``; what is in them is looked after from now
-                on, also if an earlier server deleted it.
+            folders: Folders named ``.workbench-deleted``; their contents are managed from now on,
+                even if an earlier server deleted them.
             root: The server's root, which the paths are relative to.
         """
         home, found = root.resolve(), list[tuple[float, DeletedRun]]()
@@ -158,11 +158,11 @@ class DeletedRuns:
         return [run for _, run in sorted(found, key=lambda one: one[0], reverse=True)]
 
     def remove_old(self) -> None:
-        """Remove for good what was deleted `keep_s` ago and longer."""
+        """Permanently remove what was deleted at least `keep_s` ago."""
         for folder in list(self._folders):
             for entry, deleted_at in _entries(folder):
                 if deleted_at + self.keep_s <= time.time():
-                    with contextlib.suppress(OSError):  # put back in this moment
+                    with contextlib.suppress(OSError):  # restored at this moment
                         entry.rename(folder / f"{_REMOVING}{entry.name}")
             for gone in _folders_in(folder):
                 if gone.name.startswith(_REMOVING):
@@ -174,7 +174,7 @@ class DeletedRuns:
 
 
 def _entries(folder: Path) -> Iterator[tuple[Path, float]]:
-    """What holds a deleted run each, and when it was deleted."""
+    """Yield each folder that holds a deleted run, and when the run was deleted."""
     for entry in _folders_in(folder):
         named = _ENTRY.fullmatch(entry.name)
         if named:
@@ -182,7 +182,7 @@ def _entries(folder: Path) -> Iterator[tuple[Path, float]]:
 
 
 def _folders_in(folder: Path) -> list[Path]:
-    """The real folders in a real folder; none where it is gone or a symbolic link."""
+    """Return the real folders in a real folder; none if it is gone or a symbolic link."""
     if folder.is_symlink():
         return []
     try:
@@ -193,7 +193,7 @@ def _folders_in(folder: Path) -> list[Path]:
 
 
 def _claim(parent: Path, name: str) -> Path:
-    """A new empty folder: ``<name>``, or the first of ``<name>-2``, ... that is free."""
+    """Make a new empty folder: ``<name>``, or the first of ``<name>-2``, ... that is free."""
     names = (name, *(f"{name}-{number}" for number in islice(count(2), _ATTEMPTS)))
     for one in names:
         try:

@@ -1,13 +1,13 @@
-"""What can go wrong on the server, each with the one sentence the person reads.
+"""Errors of the server, each with the one sentence that the user reads.
 
-Nothing here knows HTTP: `workbench.server.handlers` alone maps these to status codes.
+Nothing here depends on HTTP: only `workbench.server.handlers` maps these to status codes.
 """
 
 from __future__ import annotations
 
 
 class ServerError(Exception):
-    """Base of everything the server refuses on purpose; ``str()`` is the sentence to show."""
+    """Base of all deliberate refusals of the server; ``str()`` is the sentence to show."""
 
 
 class BadRequestError(ServerError):
@@ -27,7 +27,7 @@ class UnknownDashboardError(ServerError):
 
 
 class TooManyDashboardsError(ServerError):
-    """The cap is reached and every dashboard is in use."""
+    """The limit is reached and every dashboard is in use."""
 
 
 class DashboardFailedError(ServerError):
@@ -35,7 +35,7 @@ class DashboardFailedError(ServerError):
 
 
 class UnsupportedPlatformError(ServerError):
-    """The operating system lacks something this needs."""
+    """The operating system lacks a required feature."""
 
 
 class MissingFileError(ServerError):
@@ -43,23 +43,23 @@ class MissingFileError(ServerError):
 
 
 class MemoryFileError(ServerError):
-    """The file is no allocator snapshot or memory record, or takes more than it may."""
+    """The file is not an allocator snapshot or memory record, or needs more than is allowed."""
 
 
 class QuestionError(ServerError):
-    """What was asked of a file is not there, or is no question."""
+    """The requested part of a file does not exist, or the question is not valid."""
 
 
 class TooSlowError(ServerError):
-    """The answer took longer than anybody should wait."""
+    """The answer took longer than a user should have to wait."""
 
 
 class ServerEndsError(ServerError):
-    """The server is ending and begins nothing any more."""
+    """The server is ending and starts nothing new."""
 
 
 class NoLocalFilesError(ServerError):
-    """The server keeps its files elsewhere than on its disk."""
+    """The server stores its files elsewhere than on its disk."""
 
 
 class RunInUseError(ServerError):
@@ -67,4 +67,4 @@ class RunInUseError(ServerError):
 
 
 class NotWritableError(ServerError):
-    """The disk, or its permissions, refuse a change."""
+    """The disk, or its permissions, reject a change."""

@@ -21,7 +21,7 @@ _LOOK_FOR_IDLE_MS = 5_000
 
 
 class WorkbenchServer(ExtensionApp):
-    """Configured like any server extension: ``c.WorkbenchServer.tensorboard_limit = 8``."""
+    """Server extension, configured like any other: ``c.WorkbenchServer.tensorboard_limit = 8``."""
 
     name = "workbench"
     load_other_extensions = True
@@ -108,7 +108,7 @@ class WorkbenchServer(ExtensionApp):
         await asyncio.to_thread(self.deleted_runs.remove_old)
 
     async def stop_extension(self) -> None:
-        """End every TensorBoard and every reader of a file before the server ends."""
+        """End all TensorBoards and all readers of files before the server ends."""
         self._watch.stop()
         self._removal.stop()
         await self.run_lists.stop()

@@ -1,8 +1,9 @@
-"""The server's HTTP face: thin, authenticated handlers.
+"""The HTTP interface of the server: thin, authenticated handlers.
 
-Each checks who asks, reads the request, calls the domain code (`dashboards`, `paths`) and writes
-JSON. Domain errors are not caught: `workbench.server.base` turns each into its status code and one
-sentence. Runs and memory files have handlers of their own (`run_handlers`, `memory_handlers`).
+Each handler authenticates the request, reads it, calls the domain code (`dashboards`, `paths`) and
+writes JSON. Domain errors are not caught: `workbench.server.base` converts each to its status code
+and one sentence. Runs and memory files have handlers of their own (`run_handlers`,
+`memory_handlers`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from workbench.server.run_lists import RunLists
 
 
 class PathHandler(Api):
-    """``GET api/path?of=<path>``: what the contents service knows it by."""
+    """``GET api/path?of=<path>``: the path by which the contents service knows a file."""
 
     @web.authenticated
     @authorized
@@ -46,7 +47,7 @@ class PathHandler(Api):
 
 
 class DashboardsHandler(Api):
-    """``api/tensorboard``: the dashboards that run, and starting one."""
+    """``api/tensorboard``: list the running dashboards, and start one."""
 
     @web.authenticated
     @authorized
@@ -78,35 +79,35 @@ class DashboardHandler(Api):
     @web.authenticated
     @authorized
     async def delete(self, key: str) -> None:
-        """Stop it; 204 once its process is gone."""
+        """Stop the dashboard; 204 once its process is gone."""
         await self.dashboards.stop(key)
         self.set_status(204)
         self.finish()
 
 
 class ProxyHandler(ErrorsAsJson):
-    """``tb/<id>/...``: what TensorBoard's own pages ask for.
+    """``tb/<id>/...``: requests of TensorBoard's own pages.
 
-    TensorBoard knows nothing of Jupyter's XSRF token, so these requests prove in another way that
-    they come from this server's own pages: the browser's ``Sec-Fetch-Site`` where it sends one
-    (https and localhost), else the ``Referer``.
+    TensorBoard does not know Jupyter's XSRF token, so these requests prove in another way that they
+    come from this server's own pages: by the browser's ``Sec-Fetch-Site`` where it sends one (https
+    and localhost), else the ``Referer``.
     """
 
     _exchange: Exchange | None = None
     _is_browser_gone = False
 
     async def prepare(self, **options: Any) -> None:
-        """Refuse other sites before anything is started or forwarded."""
+        """Reject other sites before anything is started or forwarded."""
         await super().prepare(**options)
         if not self._finished and not self._same_origin():
             raise web.HTTPError(403, "TensorBoard is shown on Jupyter's own pages only.")
 
     def check_xsrf_cookie(self) -> None:
-        """Replaced by `prepare`, which checks every method."""
+        """Do nothing: `prepare` checks every method instead."""
 
     def _same_origin(self) -> bool:
         if self.current_user is not None and self.token_authenticated:
-            return True  # a script that holds the token, not a page that rides on a cookie
+            return True  # a script that has the token, not a page that relies on a cookie
         site = self.request.headers.get("Sec-Fetch-Site")
         if site:
             is_read = self.request.method in {"GET", "HEAD"}
@@ -154,11 +155,11 @@ class ProxyHandler(ErrorsAsJson):
 
     @property
     def content_security_policy(self) -> str:
-        """Jupyter's own, but for who may frame the page: pages of the same origin, nobody else.
+        """Jupyter's own policy, except that only pages of the same origin may frame the page.
 
-        A server of JupyterHub says ``frame-ancestors 'none'``, and our tab is a frame. Where people
-        are to be kept apart on one hub, each has a domain (``JupyterHub.subdomain_host``), which is
-        an origin of its own here too.
+        A server of JupyterHub says ``frame-ancestors 'none'``, and the TensorBoard tab is a frame.
+        Where users are to be isolated from each other on one hub, each has a domain
+        (``JupyterHub.subdomain_host``), which is an origin of its own here too.
         """
         kept = [
             one
@@ -171,7 +172,7 @@ class ProxyHandler(ErrorsAsJson):
         self.set_status(start_line.code, start_line.reason)
         self.clear_header("Content-Type")
         for name, value in response_headers(headers):
-            self.add_header(name, value)  # both Content-Security-Policies hold: Jupyter's and its
+            self.add_header(name, value)  # both Content-Security-Policies apply: Jupyter's and its
 
     async def _pass_on(self, chunk: bytes) -> None:
         try:
@@ -192,13 +193,13 @@ class ProxyHandler(ErrorsAsJson):
         ) from error
 
     def on_connection_close(self) -> None:
-        """Stop asking TensorBoard for what nobody reads."""
+        """Stop a request to TensorBoard whose answer is no longer read."""
         self._is_browser_gone = True
         if self._exchange is not None:
             self._exchange.close()
 
     def compute_etag(self) -> None:
-        """TensorBoard's own headers decide about caching."""
+        """Do nothing: TensorBoard's own headers control caching."""
 
 
 def routes(
@@ -208,7 +209,7 @@ def routes(
     deleted_runs: DeletedRuns,
     run_lists: RunLists,
 ) -> list[tuple[str, type, dict[str, Any]]]:
-    """Every URL of the extension below the base URL, for tornado."""
+    """Return every URL of the extension below the base URL, for tornado."""
     domain: dict[str, Any] = {
         "dashboards": dashboards,
         "memory_files": memory_files,

@@ -1,13 +1,14 @@
-"""Memory files that browsers look at: one process a file, few at a time, none left behind.
+"""Memory files opened by browsers: one process per file, few at a time, none left behind.
 
-A snapshot is a pickle, which may ask its reader for anything: the server itself never opens one.
-`workbench.memory.files.file_process` does, in a process of its own that stays for a while, so that
-the next question of the same file is answered at once. At most ``limit`` of them run. A file more
-puts the one to an end that was not asked anything for longest; where all are at work, it waits.
+A snapshot is a pickle, which can make its reader execute anything: the server itself never opens
+one. `workbench.memory.files.file_process` does, in a process of its own that stays alive for a
+while, so that the next question about the same file is answered immediately. At most ``limit`` of
+them run. For one more file, the process that has been idle for longest is ended; if all are busy,
+the request waits.
 
-Who gives up in the middle of an answer (a tab that was closed, a question that takes too long) ends
-the process, as nothing else would stop it at its work; the next request starts another one. Who
-gives up while others are answered ends nothing.
+A client that gives up in the middle of an answer (a tab that was closed, a question that takes too
+long) ends the process, as nothing else would stop its work; the next request starts a new one. A
+client that gives up while others are being answered ends nothing.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ _ERRORS: dict[str, type[ServerError]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryFileSettings:
-    """How files are opened. Each is a trait of the server extension."""
+    """Settings for opening files. Each is a trait of the server extension."""
 
     limit: int = 2
-    """Most processes at one time."""
+    """Maximum number of processes at a time."""
     idle_stop_s: float = 120.0
     """Seconds without a request after which a process ends."""
     timeout_s: float = 120.0
-    """Longest wait for an answer, and a second more for every MiB of the file."""
+    """Longest wait for an answer in seconds, plus one second for every MiB of the file."""
 
 
 class MemoryFiles:
@@ -60,21 +61,22 @@ class MemoryFiles:
         self._closed = False
 
     def running(self) -> list[Child]:
-        """The processes that run."""
+        """Return the running processes."""
         return [child for child in self._children.values() if child.alive]
 
     async def ask(self, path: Path, request: Mapping[str, Any]) -> Answer:
-        """What the process of a file answers, started if there is none.
+        """Query the process of a file, starting it if there is none.
 
         Args:
-            path: the file, resolved and known to lie where the browser may look.
+            path: the file, resolved and known to be where the browser may look.
             request: see `workbench.memory.files.file_process`.
 
         Raises:
             MissingFileError: the file is gone.
-            MemoryFileError: it is no snapshot or record, or takes more than it may.
-            QuestionError: what was asked for is not there.
-            TooSlowError: the answer takes longer than ``timeout_s`` and what its size adds.
+            MemoryFileError: it is not a snapshot or record, or needs more resources than allowed.
+            QuestionError: what was requested does not exist.
+            TooSlowError: the answer takes longer than ``timeout_s`` plus the time for the file's
+                size.
             ServerEndsError: `stop_all` was called, before or meanwhile.
         """
         while True:
@@ -82,11 +84,11 @@ class MemoryFiles:
             child = await self._enter(path)
             try:
                 answer = await self._exchange(child, request, seconds)
-                if answer.kind == "outgrown":  # another one begins with bounds for that size
+                if answer.kind == "outgrown":  # the next one starts with limits for that size
                     await child.end()
                     continue
             except ChildEndedError as error:
-                if child.was_ended:  # by somebody else, who gave up waiting for its answer
+                if child.was_ended:  # by another client that gave up waiting for its answer
                     continue
                 raise MemoryFileError(f"{path.name} could not be read: {error}.") from None
             finally:
@@ -97,7 +99,7 @@ class MemoryFiles:
 
     def _longest_wait_s(self, path: Path) -> float:
         try:
-            size = path.lstat().st_size  # with all links resolved: one was put there since
+            size = path.lstat().st_size  # links were resolved before: any link was created since
         except (FileNotFoundError, NotADirectoryError):
             raise MissingFileError(f"There is no file {path.name} any more.") from None
         if size > LARGEST_BYTES:
@@ -112,14 +114,14 @@ class MemoryFiles:
             async with asyncio.timeout(seconds), child.turn:
                 try:
                     return await child.exchange(request)
-                except asyncio.CancelledError:  # nobody waits for the answer any more
+                except asyncio.CancelledError:  # no client waits for the answer any more
                     await child.end()
                     raise
         except TimeoutError:
             raise _too_slow(child, seconds) from None
 
     async def stop_idle(self) -> None:
-        """End every process without a request for ``idle_stop_s`` seconds, and forget the dead."""
+        """End processes without a request for ``idle_stop_s`` seconds, and drop the ended ones."""
         for path, child in list(self._children.items()):
             if not child.alive or child.idle_s() >= self.settings.idle_stop_s:
                 if self._children.get(path) is child:  # not another one, started meanwhile
@@ -129,9 +131,9 @@ class MemoryFiles:
             self._room.notify_all()
 
     async def stop_all(self) -> None:
-        """End every process, for good; returns when they are gone.
+        """End every process permanently; returns when they are gone.
 
-        Who waits for an answer, or for a place, is told so.
+        Callers that wait for an answer, or for a free place, are notified.
         """
         self._closed = True
         children, self._children = list(self._children.values()), {}
@@ -140,7 +142,7 @@ class MemoryFiles:
             self._room.notify_all()
 
     async def _enter(self, path: Path) -> Child:
-        """The file's process, which nobody puts to an end before `_leave`."""
+        """Return the file's process, which is not ended before `_leave` is called."""
         async with self._room:
             while True:
                 child = self._children.get(path)
@@ -152,10 +154,10 @@ class MemoryFiles:
                 await self._room.wait()
 
     async def _start(self, path: Path) -> Child | None:
-        """A new process; None while all places are taken by others at work.
+        """Start a process; return None while all places are taken by busy ones.
 
         Raises:
-            ServerEndsError: nothing starts any more.
+            ServerEndsError: no process is started any more.
         """
         dead = self._children.pop(path, None)
         if dead is not None:
@@ -166,7 +168,7 @@ class MemoryFiles:
                 return None
             longest = max(idle, key=Child.idle_s)
             await self._children.pop(longest.path).end()
-        if self._closed:  # perhaps while we waited for those above to end
+        if self._closed:  # perhaps while waiting for the processes above to end
             raise ServerEndsError(f"This server is ending; open {path.name} again when it is back.")
         self._children[path] = child = Child(path)
         return child
@@ -179,7 +181,7 @@ class MemoryFiles:
 
 
 def _too_slow(child: Child, seconds: float) -> TooSlowError:
-    """Why there is no answer in time: the file takes so long, or what others asked of it did."""
+    """Return why there was no answer in time: a slow file, or other questions about it."""
     name = child.path.name
     if not child.was_ended:
         return TooSlowError(

@@ -16,12 +16,12 @@ from workbench.server.paths import file_inside
 
 
 class _MemoryApi(Api):
-    """What both endpoints of memory files share: which file, and the end of a wait."""
+    """Common base of both endpoints of memory files: which file, and the end of a wait."""
 
     _waiting: asyncio.Task[Answer] | None = None
 
     async def _ask(self, what: str) -> Answer | None:
-        """What the file's process says; None where the browser gave up waiting."""
+        """Return the answer of the file's process; None if the browser gave up waiting."""
         body = self.body('{"path": "snapshot.pickle"}')
         path = self._file(body.pop("path", None))
         self._waiting = asyncio.ensure_future(self.memory_files.ask(path, {**body, "do": what}))
@@ -31,7 +31,7 @@ class _MemoryApi(Api):
             return None
 
     def _file(self, given: object) -> Path:
-        """The file on disk that the contents manager knows by this path."""
+        """Return the file on disk that the contents manager knows by this path."""
         found: Any = self.local_files(
             "where no process can open them: download the file, and open it with wb.memory(path)."
         )
@@ -40,7 +40,7 @@ class _MemoryApi(Api):
         return path
 
     def on_connection_close(self) -> None:
-        """A closed tab ends the work for it."""
+        """End the work for a tab that was closed."""
         if self._waiting is not None:
             self._waiting.cancel()
 
@@ -67,7 +67,7 @@ class MemoryAskHandler(_MemoryApi):
     @web.authenticated
     @authorized
     async def post(self) -> None:
-        """Answer ``{"answer"}``, what `workbench.memory.simulation.questions` says."""
+        """Answer ``{"answer"}``, the result of `workbench.memory.simulation.questions`."""
         answer = await self._ask("ask")
         if answer is not None:
             self.finish({"answer": json.loads(answer.data)})

@@ -1,6 +1,6 @@
-"""Which folders and files a browser may name: those below the server's root, and no others.
+"""Validation of the folders and files that a browser names: only those below the server's root.
 
-A path is judged after all symbolic links in it are resolved, so neither ``..`` nor a link placed
+A path is checked after all symbolic links in it are resolved, so neither ``..`` nor a link placed
 inside the root leads out of it.
 """
 
@@ -18,23 +18,23 @@ from workbench.server.errors import (
 )
 
 DELETED_FOLDER = ".workbench-deleted"
-"""Name of the folder beside runs that keeps deleted ones for a while (`deleted_runs`)."""
+"""Name of the folder next to runs that keeps deleted ones for a while (`deleted_runs`)."""
 
 
 def folder_inside(root: Path, given: object, *, may_be_absent: bool = False) -> Path:
-    """The folder that ``given`` names, absolute and free of symbolic links.
+    """Return the folder that ``given`` names, absolute and free of symbolic links.
 
     Args:
         root: The server's root.
         given: What the browser sent: a path, absolute or relative to the root. ``""`` and ``"."``
             are the root itself.
-        may_be_absent: Whether a folder that nobody has made yet will do.
+        may_be_absent: Whether a folder that does not exist yet is accepted.
 
     Raises:
-        BadRequestError: ``given`` is no string or no path at all.
+        BadRequestError: ``given`` is not a string, or not a path.
         OutsideRootError: it leads out of the root.
-        MissingFolderError: there is no such folder and it may not be absent, or it is a file or
-            not readable.
+        MissingFolderError: there is no such folder and it must exist, or it is a file or not
+            readable.
     """
     home, folder = _inside(root, given, "folder")
     if may_be_absent and not folder.exists():
@@ -50,10 +50,10 @@ def folder_inside(root: Path, given: object, *, may_be_absent: bool = False) -> 
 
 
 def folder_itself(root: Path, given: object) -> Path:
-    """As `folder_inside`, and reached by no symbolic link: what is to be moved, not only read.
+    """Like `folder_inside`, for a folder to be moved: no symbolic link may lead to it.
 
     Raises:
-        BadRequestError: it is a link, or a folder on the way to it is.
+        BadRequestError: it is a link, or a folder on its path is.
     """
     folder = folder_inside(root, given)
     if folder != Path(os.path.normpath(root.resolve() / str(given))):
@@ -62,15 +62,15 @@ def folder_itself(root: Path, given: object) -> Path:
 
 
 def file_inside(root: Path, given: object) -> Path:
-    """The file that ``given`` names, absolute and free of symbolic links.
+    """Return the file that ``given`` names, absolute and free of symbolic links.
 
     Raises:
-        BadRequestError: ``given`` is no string or no path at all.
+        BadRequestError: ``given`` is not a string, or not a path.
         OutsideRootError: it leads out of the root.
         MissingFileError: there is no such file, or it is a folder, a pipe, or not readable.
     """
     home, file = _inside(root, given, "file")
-    if not file.is_file():  # a named pipe would never end, a device never stop
+    if not file.is_file():  # a named pipe would block forever, a device never end
         what = "no file" if file.exists() else "not there"
         raise MissingFileError(f"{_shown(given)} is {what}; name an existing file in {home}.")
     if not os.access(file, os.R_OK):
@@ -79,21 +79,21 @@ def file_inside(root: Path, given: object) -> Path:
 
 
 def relative_to_root(root: Path, folder: Path) -> str:
-    """``folder`` as the browser names it: relative to the root, ``/`` between the parts."""
+    """Return ``folder`` as the browser names it: relative to the root, with ``/`` as separator."""
     return folder.relative_to(root.resolve()).as_posix()
 
 
 def contents_path(root: Path, given: str) -> str | None:
-    """What the contents service knows a file or folder by; None where it lies outside the root.
+    """Return the contents service's path of a file or folder; None if it is outside the root.
 
-    A kernel names it as it came to it: by the root's other name, through a symbolic link, with
-    ``..`` in between. So ancestors are compared with the root by the file system's own identity,
-    first those of the place that all links lead to, which has one name, then those that it was
-    named by: Jupyter follows a link out of its root.
+    A kernel names a path as it reached it: by another name of the root, through a symbolic link,
+    with ``..`` in between. So the path's ancestors are compared with the root by the file system's
+    own identity: first the ancestors of the fully resolved path, which has only one name, then
+    those of the path as given, because Jupyter follows a link out of its root.
 
     Args:
         root: the server's root.
-        given: absolute, or relative to the root; it need not be there.
+        given: absolute, or relative to the root; it need not exist.
     """
     try:
         home = root.stat()
@@ -103,13 +103,13 @@ def contents_path(root: Path, given: str) -> str | None:
                 if parent.exists() and os.path.samestat(parent.stat(), home):
                     found = named.relative_to(parent).as_posix()
                     return "" if found == "." else found
-    except (OSError, RuntimeError, ValueError):  # no path at all, or one that nobody may look at
+    except (OSError, RuntimeError, ValueError):  # not a path at all, or one that may not be read
         pass
     return None
 
 
 def _inside(root: Path, given: object, kind: str) -> tuple[Path, Path]:
-    """The root and what ``given`` names in it, both resolved; it need not be there."""
+    """Return the root and the path that ``given`` names in it, both resolved; it need not exist."""
     if not isinstance(given, str):
         raise BadRequestError(
             f"A {kind} is named by a string, got {type(given).__name__}; send a path inside {root}."
@@ -118,7 +118,7 @@ def _inside(root: Path, given: object, kind: str) -> tuple[Path, Path]:
         home = root.resolve()
         path = _resolved(home, given)
     except (OSError, RuntimeError, ValueError) as error:
-        # NUL bytes, names longer than the file system takes, loops of symbolic links
+        # NUL bytes, names longer than the file system allows, loops of symbolic links
         raise BadRequestError(f"{_shown(given)} is not a path: {type(error).__name__}.") from error
     if not path.is_relative_to(home):
         raise OutsideRootError(
@@ -133,7 +133,7 @@ def _resolved(home: Path, given: str) -> Path:
     if path.is_symlink():  # from Python 3.13 on, `resolve` leaves a loop of links as it is
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     if path.is_relative_to(home):
-        path.exists()  # raises where a name is longer than the file system takes
+        path.exists()  # raises if a name is longer than the file system allows
     return path
 
 

@@ -1,4 +1,4 @@
-"""What a long-lived child process prints, in a file that does not grow without end."""
+"""Log of what a long-lived child process prints, in a file of limited size."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _TAIL_LINES = 8
 
 
 class ProcessLog:
-    """Reads what a process prints, to its end, and keeps the last part of it.
+    """Reads the output of a process to its end, and keeps the last part of it.
 
     Args:
-        popen: the process; its stdout is a pipe, which nobody else reads.
-        path: of the file, which earlier processes may have written to.
+        popen: the process; its stdout is a pipe, which must have no other reader.
+        path: of the log file, which earlier processes may have written to.
     """
 
     def __init__(self, popen: subprocess.Popen[bytes], path: Path) -> None:
@@ -38,13 +38,13 @@ class ProcessLog:
         self._thread.start()
 
     def last_lines(self) -> str:
-        """The last lines that this process printed, oldest first; ``""`` where it was silent."""
+        """Return the last lines that the process printed, oldest first; ``""`` if there is none."""
         with self._lock:
             lines = self._tail.decode("utf-8", "replace").splitlines()
         return "\n".join(line for line in lines[-_TAIL_LINES:] if line.strip())
 
     def join(self, timeout: float) -> None:
-        """Wait until all that it printed is read, once it has ended."""
+        """Wait until all its output is read, once it has ended."""
         self._thread.join(timeout)
 
     def _follow(self, pipe: IO[bytes]) -> None:
@@ -60,7 +60,7 @@ class ProcessLog:
                         _append(file, said)
 
     def _opened(self) -> io.FileIO | None:
-        """The file; None where it cannot be written, which must not hold the process up."""
+        """Return the log file; None if it cannot be written, which must not block the process."""
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             file = io.FileIO(self.path, "ab+", opener=partial(through_no_link, mode=0o600))
@@ -71,7 +71,7 @@ class ProcessLog:
 
 
 def _append(file: io.FileIO, said: bytes) -> None:
-    """Write at the end; where the file gets too long, its older half goes."""
+    """Append to the file; if it gets too long, its older half is dropped."""
     with contextlib.suppress(OSError):  # a full disk
         file.write(said)
         if file.seek(0, os.SEEK_END) > _MOST_BYTES:

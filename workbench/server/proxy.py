@@ -1,10 +1,10 @@
-"""Forward one HTTP request to a unix socket and stream the answer back.
+"""Forwarding of one HTTP request to a unix socket; the answer is streamed back.
 
-What a browser sends to Jupyter is not for TensorBoard: the request carries only the headers named
-in `_FORWARDED`, so the login cookie, the token and whatever a hub adds stay here, and a token
-in the query is cut out. What TensorBoard answers may not touch Jupyter's session: its cookies are
-dropped. Bodies pass through as they are, compressed or in ranges, one chunk at a time; the next
-chunk is read once the browser took the last one.
+What a browser sends to Jupyter is not meant for TensorBoard: the request carries only the headers
+named in `_FORWARDED`, so the login cookie, the token and anything a hub adds stay here, and a token
+in the query is removed. TensorBoard's answer must not affect Jupyter's session: its cookies are
+dropped. Bodies are passed through unchanged, compressed or in ranges, one chunk at a time; the next
+chunk is read once the browser has taken the last one.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _KEPT_BACK = frozenset(
         "Date",
     }
 )
-_MAX_BODY_BYTES = 1 << 40  # streamed, never held: only there because tornado asks for a limit
+_MAX_BODY_BYTES = 1 << 40  # streamed, never held: only set because tornado needs a limit
 
 OnHeaders = Callable[[ResponseStartLine, HTTPHeaders], None]
 OnChunk = Callable[[bytes], Awaitable[None]]
@@ -63,7 +63,7 @@ class BackendClosedError(Exception):
 
 
 def request_headers(incoming: HTTPHeaders, body: bytes) -> HTTPHeaders:
-    """The headers the backend may see, of those the browser sent."""
+    """Return those of the browser's headers that the backend may see."""
     headers = HTTPHeaders({"Host": "tensorboard", "Connection": "close"})
     for name, value in incoming.get_all():
         if name in _FORWARDED or name.startswith(_FORWARDED_PREFIX):
@@ -74,12 +74,12 @@ def request_headers(incoming: HTTPHeaders, body: bytes) -> HTTPHeaders:
 
 
 def response_headers(answered: HTTPHeaders) -> list[tuple[str, str]]:
-    """The headers the browser may see, of those the backend answered with."""
+    """Return those of the backend's headers that the browser may see."""
     return [(name, value) for name, value in answered.get_all() if name not in _KEPT_BACK]
 
 
 def without_token(uri: str) -> str:
-    """A request target without its ``token`` parameter (Jupyter's login by URL)."""
+    """Return a request target without its ``token`` parameter (Jupyter's login by URL)."""
     parts = urlsplit(uri)
     pairs = parse_qsl(parts.query, keep_blank_values=True)
     if not any(name == "token" for name, _value in pairs):
@@ -106,7 +106,7 @@ class Exchange:
         """Send the request and relay the answer to its end.
 
         Raises:
-            BackendClosedError: nobody listens, or the answer broke off.
+            BackendClosedError: no process listens on the socket, or the answer was cut short.
         """
         self._stream = IOStream(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         try:
@@ -130,7 +130,7 @@ class Exchange:
             raise BackendClosedError("the answer broke off")
 
     def close(self) -> None:
-        """Give up: the browser is gone."""
+        """Abort the request, because the browser is gone."""
         if self._stream is not None:
             self._stream.close()
 

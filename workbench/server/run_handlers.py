@@ -1,7 +1,7 @@
-"""``api/runs...``: the runs on disk, deleting one and putting it back.
+"""``api/runs...``: list the runs on disk, delete one and restore it.
 
-What changes the disk needs the right to write ``contents``, which a server may have given to some
-of its people only, beside the right to write ``workbench``.
+Changing the disk needs the permission to write ``contents``, which a server may have given to only
+some of its users, in addition to the permission to write ``workbench``.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _may_write_contents = cast(
 
 
 class RunsHandler(Api):
-    """``api/runs``: the run directories below a folder, and deleting one."""
+    """``api/runs``: list the run directories below a folder, and delete one."""
 
     @web.authenticated
     @authorized
     async def get(self) -> None:
-        """Answer ``{"runs", "truncated", "deleted"}`` of ``?root=``; none before it is made."""
+        """Answer ``{"runs", "truncated", "deleted"}`` of ``?root=``, which need not exist yet."""
         asked = self.get_query_argument("root", "")
         folder = folder_inside(self.root, asked, may_be_absent=True)
         found = await self.run_lists.list(folder)
@@ -43,7 +43,7 @@ class RunsHandler(Api):
     @authorized
     @_may_write_contents
     async def delete(self) -> None:
-        """Delete the run at ``?path=``; 204 once it is out of the way."""
+        """Delete the run at ``?path=``; 204 once it is moved away."""
         asked = self.get_query_argument("path", strip=False)
         root = _root(self)
         run = folder_itself(root, asked)
@@ -54,13 +54,13 @@ class RunsHandler(Api):
 
 
 class RestoreRunHandler(Api):
-    """``POST api/runs/restore {"path"}``: putting back what ``deleted`` of `RunsHandler` lists."""
+    """``POST api/runs/restore {"path"}``: restore a run that ``deleted`` of `RunsHandler` lists."""
 
     @web.authenticated
     @authorized
     @_may_write_contents
     async def post(self) -> None:
-        """Answer ``{"path"}``, where the run is again."""
+        """Answer ``{"path"}``, the path of the restored run."""
         root = _root(self)
         body = self.body('{"path": "runs/.workbench-deleted/.../name"}')
         run = folder_itself(root, body.get("path"))

@@ -1,4 +1,4 @@
-"""Lists of runs, made by one process that is asked again and again (`runs_process`)."""
+"""Lists of runs, made by one process that is queried repeatedly (`runs_process`)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from workbench.server.errors import ServerEndsError, TooSlowError
 _PROGRAM = "workbench.server.runs_process"
 _IDLE_STOP_S = 300.0
 _TIMEOUT_S = 30.0
-"""Three times what its own bounds come to: then a disk does not answer."""
+"""Timeout in seconds, three times what the process's own time limits add up to: after that, the
+disk does not answer."""
 
 
 class RunLists:
-    """The process that lists, while there is one. Everything runs on the server's event loop."""
+    """Manages the process that lists runs. Everything runs on the server's event loop."""
 
     def __init__(self, root: Path, timeout_s: float = _TIMEOUT_S) -> None:
         self._root, self._timeout_s = root, timeout_s
@@ -27,14 +28,14 @@ class RunLists:
 
     @property
     def child(self) -> Child | None:
-        """The process; None while nobody asks."""
+        """The process; None while there are no requests."""
         return self._child
 
     async def list(self, folder: Path) -> dict[str, Any]:
-        """``{"runs", "truncated", "deleted"}`` of a folder inside the root.
+        """Return ``{"runs", "truncated", "deleted"}`` of a folder inside the root.
 
         Raises:
-            TooSlowError: there was no answer in time; the process was given up.
+            TooSlowError: there was no answer in time; the process was ended.
             ServerEndsError: `stop` was called.
         """
         for _attempt in range(2):
@@ -48,7 +49,7 @@ class RunLists:
                 async with child.turn, asyncio.timeout(self._timeout_s):
                     answer = await self._exchange(child, {"folder": str(folder)})
                 return cast("dict[str, Any]", json.loads(answer))
-            except ChildEndedError:  # ended by somebody else, or by the system
+            except ChildEndedError:  # ended by another request, or by the system
                 continue
             except TimeoutError:
                 break
@@ -64,18 +65,18 @@ class RunLists:
     async def _exchange(self, child: Child, request: dict[str, str]) -> bytes:
         try:
             return (await child.exchange(request)).data
-        except asyncio.CancelledError:  # it is in the middle of an answer that nobody reads
+        except asyncio.CancelledError:  # it is in the middle of an answer that is no longer read
             await self._give_up(child)
             raise
 
     async def stop_idle(self) -> None:
-        """End a process that was not asked anything for a while."""
+        """End a process that has had no request for a while."""
         child = self._child
         if child is not None and (not child.alive or child.idle_s() >= _IDLE_STOP_S):
             await self._give_up(child)
 
     async def stop(self) -> None:
-        """End it, for good."""
+        """End the process permanently."""
         self._closed = True
         if self._child is not None:
             await self._give_up(self._child)

@@ -1,10 +1,10 @@
-"""The run directories below a folder, for the side panel.
+"""List of the run directories below a folder, for the side panel.
 
-A run directory is one that holds a ``run.json`` (`docs/architecture.md`, "A run directory"). The
-file may be half-written, damaged or written by someone else: such a run is listed as ``damaged``,
-and never hides the others. Folders, files, bytes and time are bounded, because the folder may be
-somebody's home, and what is in it may have been made to keep its reader busy: the newest runs come
-first, and what was read is known the next time.
+A run directory is one that contains a ``run.json`` (`docs/architecture.md`, "A run directory"). The
+file may be half-written, damaged or written by another user: such a run is listed as ``damaged``,
+and never hides the others. The number of folders and files, their bytes and the time are limited,
+because the folder may be a home directory, and its contents may be made to keep a reader busy. The
+newest runs come first, and what was read is cached for the next time.
 """
 
 from __future__ import annotations
@@ -32,47 +32,47 @@ _MAX_DEPTH = 6
 _MAX_FOLDERS = 200_000
 _MAX_RUNS = 1_000
 _MAX_FILE_BYTES = 4_000_000
-"""Of one ``run.json``: one with the sources of a long notebook has some 100 kB."""
+"""Maximum size of one ``run.json``: one with the sources of a long notebook has some 100 kB."""
 _MAX_BYTES = 64_000_000
-"""Of all that are read for one listing."""
+"""Maximum size of all files that are read for one listing."""
 _MAX_WALK_S = _MAX_READ_S = 5.0
 _MAX_STRETCHES = 64
 _MAX_ENTRIES = 200_000
-"""Of one folder."""
+"""Maximum number of entries that are read of one folder."""
 _MOST_KNOWN = 10_000
 _MAX_TEXT = 200
 _MOST_SAID = 1 << 16
 _UNCHECKED = Seal.unchecked()
-"""Whether processes are there is shown, and nothing follows from it."""
+"""Seal that checks nothing: whether processes exist is only shown, and has no further effect."""
 _SHOWN = (
     "name", "status", "model", "modes", "best_accuracy", "step", "updated_at", "process",
 )  # fmt: skip
 _UNDER_WAY = ("training", "paused")
 _INTERRUPTED = "interrupted"
 DETACHED = "detached"
-"""The status of a run whose kernel died and whose ranks train on: for `wb.attach`."""
+"""Status of a run whose kernel died and whose ranks keep training: for `wb.attach`."""
 _SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages"})
 
 
 class Listing(NamedTuple):
-    """What was found below a folder."""
+    """The runs found below a folder."""
 
     runs: list[RunSummary]
-    """The one changed last first."""
+    """The runs, the one changed last first."""
     truncated: bool
-    """Whether the walk ended at a limit before it saw everything."""
+    """Whether the walk reached a limit before it saw everything."""
     deleted: list[Path]
-    """Folders of runs that can be put back."""
+    """Folders of runs that can be restored."""
 
 
 class Lister:
-    """Lists runs, and remembers of every ``run.json`` what was read of it."""
+    """Lists runs, and caches what was read of every ``run.json``."""
 
     def __init__(self) -> None:
         self._entries: dict[Path, tuple[_Stamp, dict[str, Any] | None]] = {}
 
     def list(self, folder: Path, root: Path) -> Listing:
-        """The newest runs in ``folder`` and below.
+        """Return the newest runs in ``folder`` and below.
 
         Args:
             folder: Where to look; inside ``root`` and free of symbolic links.
@@ -91,7 +91,7 @@ class Lister:
                 break
         newest = heapq.nlargest(_MAX_RUNS, runs, key=lambda run: run[0])
         read = list(self._read(newest, root.resolve()))
-        # more runs, or files, than are read at once
+        # more runs, or larger files, than are read at once
         truncated = truncated or len(read) < len(runs)
         return Listing(_newest_first(read), truncated, deleted)
 
@@ -113,7 +113,7 @@ class Lister:
 
 
 def list_runs(folder: Path, root: Path) -> Listing:
-    """As `Lister.list`, for who asks once."""
+    """List runs like `Lister.list`, for a single call."""
     return Lister().list(folder, root)
 
 
@@ -124,7 +124,7 @@ def is_run(folder: Path) -> bool:
 
 
 def read_run(path: Path, home: Path) -> RunSummary:
-    """What ``run.json`` of a run directory says, with ``damaged`` as status when it is unreadable.
+    """Return what ``run.json`` of a run directory says, with status ``damaged`` if unreadable.
 
     Args:
         path: The run directory, below ``home``.
@@ -151,7 +151,7 @@ def _summary(entry: dict[str, Any] | None, path: Path, home: Path) -> RunSummary
 
 
 def why_in_use(path: Path) -> str:
-    """Why a run is not to be touched, one sentence; ``""`` where nothing trains in it."""
+    """Return why a run must not be changed, in one sentence; ``""`` if nothing trains in it."""
     entry = _read(path) or {}
     name, said = _text(entry.get("name")) or path.name, _status(entry)
     if said in _UNDER_WAY:
@@ -166,7 +166,7 @@ def why_in_use(path: Path) -> str:
 
 
 def _ranks_run(path: Path) -> bool:
-    """Whether processes of a run that outlived its kernel (`docs/parallel.md`) are there."""
+    """Whether processes of a run that outlived its kernel (`docs/parallel.md`) are running."""
     for number in _stretches(path / "parallel"):
         file = path / "parallel" / number / "launcher.json"
         try:
@@ -180,7 +180,7 @@ def _ranks_run(path: Path) -> bool:
 
 
 def _stretches(folder: Path) -> list[str]:
-    """The newest stretches of a run, of those that a look finds."""
+    """Return the newest sessions of a run's parallel training, among the entries that are read."""
     try:
         with os.scandir(folder) as entries:
             found = [one.name for one in islice(entries, _MAX_ENTRIES) if one.name.isdecimal()]
@@ -190,7 +190,7 @@ def _stretches(folder: Path) -> list[str]:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """What ``run.json`` says; None where it is unreadable."""
+    """Return the contents of ``run.json``; None if it is unreadable."""
     try:
         found = json.loads(read_regular(path / RUN_FILE, _MAX_FILE_BYTES))
     except (OSError, ValueError, RecursionError):
@@ -199,7 +199,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _kept(entry: dict[str, Any] | None) -> dict[str, Any] | None:
-    """What is shown of it."""
+    """Return the part of it that is shown."""
     return entry and {key: entry[key] for key in _SHOWN if key in entry}
 
 
@@ -211,7 +211,7 @@ def _changed_at(path: Path) -> float:
 
 
 def _status(entry: dict[str, Any]) -> str:
-    """What the run says of itself; ``interrupted`` when its process ended without a word."""
+    """Return the status in the run's file; ``interrupted`` if its process ended unannounced."""
     said = _text(entry.get("status")) or "unknown"
     process = entry.get("process")
     if said not in _UNDER_WAY or not isinstance(process, dict):
@@ -224,7 +224,7 @@ def _status(entry: dict[str, Any]) -> str:
 
 
 def _is_alive(pid: int, seen_at: float | None) -> bool:
-    """Whether the process that wrote at ``seen_at`` is there: a number may have a new owner."""
+    """Whether the process that wrote at ``seen_at`` still runs: its id may have been reused."""
     try:
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE:
@@ -232,7 +232,7 @@ def _is_alive(pid: int, seen_at: float | None) -> bool:
         return process.create_time() <= (seen_at or math.inf)
     except (psutil.NoSuchProcess, ValueError):
         return False
-    except psutil.Error:  # it is there, and somebody else's
+    except psutil.Error:  # it exists, and belongs to another user
         return True
 
 
@@ -250,7 +250,7 @@ def _damaged(path: Path, relative: str) -> RunSummary:
 
 
 class _Stamp(NamedTuple):
-    """By which a file is known to be the same as before."""
+    """Identifies the version of a file, to detect that it has not changed."""
 
     inode: int
     size: int
@@ -258,11 +258,11 @@ class _Stamp(NamedTuple):
 
 
 _DELETED = _Stamp(-1, -1, -1)
-"""Of a folder that keeps deleted runs."""
+"""Stamp of a folder that keeps deleted runs."""
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, _Stamp | None]]:
-    """Folders breadth first, with the stamp of a run; neither runs nor deleted ones are entered."""
+    """Yield folders breadth first, with the stamp of a run; runs, also deleted, are not entered."""
     level = [folder]
     for _depth in range(_MAX_DEPTH + 1):
         below: list[Path] = []
@@ -278,7 +278,7 @@ def _walk(folder: Path) -> Iterator[tuple[Path, _Stamp | None]]:
 
 
 def _look(path: Path) -> tuple[_Stamp | None, list[Path]]:
-    """The stamp of ``path`` if it is a run, and the folders in it worth entering."""
+    """Return the stamp of ``path`` if it is a run, and the folders in it worth entering."""
     try:
         found = (path / RUN_FILE).lstat()
         if stat.S_ISREG(found.st_mode):
@@ -290,7 +290,7 @@ def _look(path: Path) -> tuple[_Stamp | None, list[Path]]:
             children: list[Path] = []
             for entry in islice(entries, _MAX_ENTRIES):
                 hidden = entry.name.startswith(".") or entry.name in _SKIPPED
-                # a symbolic link may lead out of the root or in a circle
+                # a symbolic link may lead out of the root or form a cycle
                 wanted = not hidden or entry.name == DELETED_FOLDER
                 if wanted and entry.is_dir(follow_symlinks=False):
                     children.append(Path(entry.path))

@@ -1,10 +1,11 @@
 """Lists runs in a process of its own: ``python -m workbench.server.runs_process ROOT``.
 
-What is in a folder is anybody's: large files, slow disks and mounts that do not answer hold this
-process up, and neither the server nor its other requests; it can be given up and begun again.
+A folder may contain anything: large files, slow disks and mounts that do not answer block this
+process, but neither the server nor its other requests; the process can be ended and started again.
 
 A request is a line of JSON on stdin, ``{"folder"}``; the answer is a line, ``{"kind": "runs",
-"bytes"}``, and so many bytes of JSON: ``{"runs", "truncated", "deleted"}``. It ends with stdin.
+"bytes"}``, followed by that many bytes of JSON: ``{"runs", "truncated", "deleted"}``. The process
+ends when stdin is closed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from workbench.server.runs import Lister
 
 
 def main(root: Path) -> None:
-    """Answer until nobody can ask any more."""
+    """Answer requests until stdin is closed."""
     lister = Lister()
     for line in sys.stdin:
         runs, truncated, deleted = lister.list(Path(json.loads(line)["folder"]), root)

@@ -1,7 +1,7 @@
-"""Start one TensorBoard process, wait until it answers, end it for good.
+"""Start of one TensorBoard process: start it, wait until it answers, end it for certain.
 
-The child is `workbench.server.tensorboard_process`. It leads a process group of its own, so that
-ending the group also ends a data server it may have started.
+The child process is `workbench.server.tensorboard_process`. It leads a process group of its own, so
+that ending the group also ends a data server it may have started.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ class TensorBoardProcess:
     """A started process, the socket it listens on and the log it writes."""
 
     group: Group
-    """The process and all it starts."""
+    """The process and everything it starts."""
     socket: Path
     output: ProcessLog
 
     @property
     def alive(self) -> bool:
-        """Whether the process has not ended."""
+        """Whether the process is still running."""
         return self.group.alive
 
     def last_lines(self) -> str:
-        """The last lines this process printed, oldest first; empty when it printed nothing."""
+        """Return the last lines this process printed, oldest first; empty if it printed nothing."""
         return self.output.last_lines()
 
     async def stop(self) -> None:
@@ -75,12 +75,12 @@ async def launch(
     data_server: bool = False,
     arguments: Sequence[str] = (),
 ) -> TensorBoardProcess:
-    """Start TensorBoard on ``logdir`` and return once its socket takes connections.
+    """Start TensorBoard on ``logdir`` and return once its socket accepts connections.
 
     Raises:
-        UnsupportedPlatformError: this Python has no unix sockets (Windows).
-        DashboardFailedError: it ended or did not listen within ``timeout_s``; the sentence carries
-            the last lines of its log.
+        UnsupportedPlatformError: Python has no unix sockets on this platform (Windows).
+        DashboardFailedError: the process ended or did not listen within ``timeout_s`` seconds; the
+            message contains the last lines of its log.
     """
     if not hasattr(socket, "AF_UNIX") or sys.platform == "win32":
         raise UnsupportedPlatformError(
@@ -106,7 +106,7 @@ def _start(
     command += ["--", *arguments]
     group = start_group(
         command,
-        stdin=subprocess.PIPE,  # held open: its end tells the child that we are gone
+        stdin=subprocess.PIPE,  # held open: its end signals to the child that this process is gone
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
@@ -134,7 +134,7 @@ async def _until_listening(process: TensorBoardProcess, timeout_s: float) -> Non
 
 def _says(process: TensorBoardProcess) -> str:
     if not process.alive:
-        process.output.join(_KILL_GRACE_S)  # its last words are on their way
+        process.output.join(_KILL_GRACE_S)  # its last output may still be in the pipe
     lines = process.last_lines()
     if not lines:
         return "It said nothing."

@@ -1,18 +1,18 @@
 """TensorBoard on a unix socket, in a process of its own: ``python -m`` this module.
 
 TensorBoard's command line can only listen on a TCP port, which every user of the machine can
-open. Here the same application listens on a socket file with mode 0600 in a folder with mode
-0700, so that only the Jupyter server of the same user reaches it, behind Jupyter's login. By
-default events are read inside this process too: TensorBoard's faster data server would listen on a
-loopback port without a password (``--data-server`` accepts that).
+connect to. Here the same application listens on a socket file with mode 0600 in a folder with mode
+0700, so that it can be reached only by the Jupyter server of the same user, behind Jupyter's login.
+By default, events are also read inside this process: TensorBoard's faster data server would listen
+on a loopback port without a password (``--data-server`` accepts that).
 
 The process ends with its parent. Its standard input is a pipe whose other end the parent holds and
 never writes to: end of file means that the parent is gone, however it died. On Linux the kernel
-also sends SIGTERM when the parent dies, for the case that a forked sibling kept the pipe open.
+also sends SIGTERM when the parent dies, in case a forked sibling has kept the pipe open.
 
-Its pages are served below a prefix, and a few of their addresses begin at the root of the host: the
-fonts, for one, which JupyterHub, and any proxy that forwards the prefix alone, answers with 404.
-`assets` hands TensorBoard the same files with those addresses relative.
+Its pages are served below a prefix, but a few of their URLs begin at the root of the host: those of
+the fonts, for example, which JupyterHub, and any proxy that forwards only the prefix, answers with
+404. `assets` gives TensorBoard the same files with relative URLs.
 
 Building the application without a port needs one private method of TensorBoard,
 ``TensorBoard._make_server``. It is used here and nowhere else; ``pyproject.toml`` pins
@@ -43,7 +43,7 @@ _RELATIVE: Mapping[str, tuple[bytes, bytes]] = {
     "index.html": (b"url(/font-roboto/", b"url(font-roboto/"),
     "index.js": (b'vs:"/tf-imports/vs"', b'vs:"tf-imports/vs"'),
 }
-"""What replaces what in TensorBoard's files: then nothing is asked for outside the prefix."""
+"""Replacements in TensorBoard's files, so that nothing outside the prefix is requested."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +53,10 @@ class Options:
     socket: Path
     logdir: str
     path_prefix: str
-    """URL path under which the proxy shows the dashboard, without a slash at the end."""
+    """URL path under which the proxy serves the dashboard, without a slash at the end."""
     data_server: bool
     extra: tuple[str, ...]
-    """More TensorBoard flags, e.g. ``--samples_per_plugin=images=100``."""
+    """Additional TensorBoard flags, e.g. ``--samples_per_plugin=images=100``."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             options.socket.parent.rmdir()
 
     die_with_parent(clean_up)
-    try:  # the end may come as soon as the socket is there, before anything is served
+    try:  # the end may come as soon as the socket exists, before anything is served
         server: Any = make_server(options)
         server.serve_forever()
     finally:
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parse(argv: Sequence[str]) -> Options:
-    """Read the command line; what follows ``--`` goes to TensorBoard as it is."""
+    """Parse the command line; arguments after ``--`` are passed to TensorBoard unchanged."""
     parser = argparse.ArgumentParser(prog="python -m workbench.server.tensorboard_process")
     parser.add_argument("--socket", type=Path, required=True)
     parser.add_argument("--logdir", required=True)
@@ -102,7 +102,8 @@ def make_server(options: Options) -> Any:
     """Build TensorBoard's application and bind it to the socket.
 
     Raises:
-        SystemExit: this TensorBoard has no ``_make_server``; the message names the fitting range.
+        SystemExit: this TensorBoard has no ``_make_server``; the message names the supported
+            versions.
     """
     from tensorboard import default, program, version
 
@@ -122,10 +123,10 @@ def make_server(options: Options) -> Any:
 
 
 def _skip_what_is_no_run() -> None:
-    """Leave out runs that the side panel keeps for a while after they were deleted, and no files.
+    """Skip deleted runs that the side panel keeps for a while, and anything that is not a file.
 
-    TensorBoard looks into every folder, also one whose name begins with a dot, and opens whatever
-    has the name of an event file: a named pipe, for one, whose other end nobody opens.
+    TensorBoard looks into every folder, even if its name begins with a dot, and opens anything that
+    is named like an event file: for example a named pipe whose other end is never opened.
     """
     from tensorboard.backend.event_processing import io_wrapper
 
@@ -147,7 +148,7 @@ def _skip_what_is_no_run() -> None:
 
 
 def assets() -> IO[bytes]:
-    """TensorBoard's own archive of its pages, with addresses that are relative to them.
+    """Return TensorBoard's own archive of its pages, with the URLs in them made relative.
 
     Raises:
         SystemExit: this TensorBoard has no such archive.
@@ -158,7 +159,7 @@ def assets() -> IO[bytes]:
     if given is None:
         raise SystemExit("TensorBoard has no webfiles.zip beside it; install tensorboard again.")
     found = io.BytesIO()
-    # stored, not compressed: it is read once, at once
+    # stored, not compressed: it is read only once, right away
     with given() as file, zipfile.ZipFile(file) as own, zipfile.ZipFile(found, "w") as ours:
         for name in own.namelist():
             content = own.read(name)
@@ -168,7 +169,7 @@ def assets() -> IO[bytes]:
 
 
 def tensorboard_flags(options: Options) -> list[str]:
-    """The command line TensorBoard itself would have been started with."""
+    """Return the command line that TensorBoard itself would have been started with."""
     return [
         "tensorboard",
         f"--logdir={options.logdir}",
@@ -179,10 +180,10 @@ def tensorboard_flags(options: Options) -> list[str]:
 
 
 def die_with_parent(clean_up: Callable[[], None]) -> None:
-    """Make sure this process ends when its parent does, also after ``kill -9``.
+    """Make this process end when its parent does, even after ``kill -9``.
 
     Args:
-        clean_up: what to do first where the main thread does not come to its own end in time.
+        clean_up: called first if the main thread does not end by itself in time.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
@@ -214,13 +215,13 @@ def _on_socket(path: Path) -> Callable[[Any, Any], Any]:
         protocol_version = "HTTP/1.1"
 
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-            """Keep requests out of the log, which is for start-up and failures."""
+            """Do not log requests: the log is for start-up and failures."""
 
     class SocketServer(ThreadedWSGIServer):
         daemon_threads = True
 
         def server_bind(self) -> None:
-            """Create the socket file with mode 0600 from its first moment."""
+            """Create the socket file with mode 0600 from the start."""
             before = os.umask(0o177)
             try:
                 super().server_bind()

@@ -1,16 +1,18 @@
-"""The private corners of AOTAutograd behind a compiled node, each wrapped once.
+"""The private parts of AOTAutograd behind a compiled node, each wrapped once.
 
-As `torch_private`, read in torch 2.13 (``torch/_functorch/_aot_autograd``) and tested with it.
+Like the rest of `torch_private`, read in torch 2.13 (``torch/_functorch/_aot_autograd``) and tested
+with it.
 
 ``CompiledFunctionBackward`` is the node of a custom Function whose class belongs to one compiled
-region. That class keeps the backward graph which AOTAutograd made of it, as ``torch.fx`` nodes,
-for as long as the region can run: torch lowers a copy. Nodes know what they are the backward of
-until torch writes the region to its cache on disk: ``serialize_graph_module`` then empties the
-``meta`` of every node, also of the graph that lives on. `keep_when_cached` has what matters read
-right before that and put into the ``meta`` of the graph as a whole, which torch empties too, but
-then stores with the graph. So it is there in this process and in any later one that finds the
-region in the cache, and goes when the region goes. It costs one look at each region, when it is
-compiled; a step, the key of a cache entry and what is compiled stay as they are.
+region. That class keeps the backward graph that AOTAutograd made of it, as ``torch.fx`` nodes, as
+long as the region can run: torch lowers a copy. Nodes know what they are the backward of until
+torch writes the region to its cache on disk: ``serialize_graph_module`` then empties the ``meta``
+of every node, including those of the graph that remains alive. `keep_when_cached` reads the
+relevant information right before that and puts it into the ``meta`` of the graph as a whole, which
+torch also empties, but then stores with the graph. So it is available in this process and in any
+later one that finds the region in the cache, and is removed with the region. The cost is one read
+of each region, when it is compiled; a step, the key of a cache entry and what is compiled are not
+changed.
 """
 
 # pyright: reportPrivateUsage=false
@@ -29,17 +31,17 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule
 
 _KEY = "workbench.backward_graph/1"
-"""The number is that of the form of what is kept: a cache outlives the program that wrote it."""
+"""The number is the version of the stored format: a cache outlives the program that wrote it."""
 _COMPILER = "torch._functorch._aot_autograd.graph_compile"
 
 
 def backward_graph(node: Node) -> GraphModule | None:
-    """The backward graph of a compiled node; None where the region came from torch's cache."""
+    """Return the backward graph of a compiled node; None if the region came from torch's cache."""
     return getattr(_lazy_backward(node), "bw_module", None)
 
 
 def kept(node: Node) -> Any:
-    """What `keep_when_cached` kept of a compiled node's backward graph, None for nothing."""
+    """Return what `keep_when_cached` kept of a compiled node's backward graph, or None."""
     graph = backward_graph(node)
     if graph is not None:
         return graph.meta.get(_KEY)
@@ -47,7 +49,7 @@ def kept(node: Node) -> Any:
 
 
 def cached_code(node: Node) -> str:
-    """Python code of a backward graph that torch read from its cache, ``""`` where there is none.
+    """Return the Python code of a backward graph that torch read from its cache, or ``""``.
 
     Calling ``bw_module_fn`` would rebuild the graph by tracing this code; here nothing runs.
     """
@@ -58,11 +60,11 @@ def keep_when_cached(read: Callable[[GraphModule], Any]) -> bool:
     """Keep what ``read`` returns of every backward graph that torch is about to cache.
 
     Args:
-        read: called once for each, with the graph; returns plain data that can be pickled. A fault
-            of it is as if it had returned None.
+        read: called once for each, with the graph; returns plain data that can be pickled. If it
+            raises, this counts as None.
 
     Returns:
-        Whether it is in place: not before the compiler is imported, which the first
+        Whether it is installed, which is only possible once the compiler is imported, as the first
         ``torch.compile(...)`` does.
     """
     compiler: Any = sys.modules.get(_COMPILER)
@@ -75,7 +77,7 @@ def keep_when_cached(read: Callable[[GraphModule], Any]) -> bool:
     def keep_and_serialize(graph: GraphModule) -> Any:
         try:
             found = read(graph)
-        except Exception:  # noqa: BLE001 - in the user's step: a compile must not fail by a reader
+        except Exception:  # noqa: BLE001 - in the user's step: a reader must not fail a compile
             found = None
         result = serialize(graph)  # empties graph.meta and stores the emptied one
         if found is not None:
@@ -92,7 +94,7 @@ def _lazy_backward(node: Node) -> Any:
 
 
 def _stored(node: Node) -> dict[str, Any]:
-    """Attributes of the backward graph as they lie in torch's cache."""
+    """Return attributes of the backward graph as stored in torch's cache."""
     load = getattr(_lazy_backward(node), "bw_module_fn", None)
     serialized = getattr(load, "__self__", None)  # a SerializedGraphModule
     arguments = getattr(serialized, "args", ())

@@ -1,9 +1,9 @@
-"""The private corners of torch that a capture stands on, each wrapped once.
+"""The private parts of torch on which a capture is built, each wrapped once.
 
 Everything here was read in torch 2.13 and has a test that fails when it moves
 (``tests/unit/torch_private/test_autograd.py``). Nothing here may read a ``_saved_*`` attribute of a
 node that holds hooks: unpacking runs user code, and under non-reentrant checkpointing it runs the
-forward again. ``_raw_saved_*`` with ``.data`` looks without unpacking
+forward again. ``_raw_saved_*`` with ``.data`` reads without unpacking
 (``torch/csrc/autograd/python_saved_variable_hooks.cpp``, ``saved_variable.cpp``).
 """
 
@@ -30,48 +30,48 @@ if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
 
 LEAF_SEQUENCE = 2**64 - 1
-"""`AccumulateGrad` carries the largest number so that backward runs it first."""
+"""Sequence number of `AccumulateGrad`, the largest one, so that backward runs it first."""
 
 current_sequence: Callable[[], int] = cast(Any, torch.autograd)._get_sequence_nr
-"""Number the next autograd node of this thread will get."""
+"""Return the sequence number that the next autograd node of this thread will get."""
 set_grad_enabled: Callable[[bool], None] = cast(Any, torch._C)._set_grad_enabled
-"""What ``torch.no_grad()`` and its kin call; a `TorchFunctionMode` sees the call."""
+"""Function that ``torch.no_grad()`` and similar ones call; a `TorchFunctionMode` sees the call."""
 
 
 def base_of(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The tensor that ``tensor`` is a view of, None where it is none."""
+    """Return the tensor that ``tensor`` is a view of, None if it is not a view."""
     return tensor._base
 
 
 def node_sequence(node: Node) -> int:
-    """Creation order of ``node`` within its thread, -1 for leaves."""
+    """Return the creation order of ``node`` within its thread, -1 for leaves."""
     number: int = node._sequence_nr()  # type: ignore[attr-defined]
     return -1 if number == LEAF_SEQUENCE else number
 
 
 def node_type(node: Node) -> str:
-    """``AddBackward0``; the C++ name for nodes that have no Python class of their own."""
+    """Return ``AddBackward0``; the C++ name for nodes that have no Python class of their own."""
     name = type(node).__name__
     return node.name().rsplit("::", 1)[-1] if name == "CppFunction" else name
 
 
 def output_metadata(node: Node) -> tuple[Any, ...]:
-    """One entry per forward output, with ``shape``, ``dtype`` and ``device``."""
+    """Return one entry per forward output, with ``shape``, ``dtype`` and ``device``."""
     return tuple(node._input_metadata)  # type: ignore[attr-defined]
 
 
 def forward_class(node: Node) -> type | None:
-    """The `torch.autograd.Function` subclass behind a Python node, else None."""
+    """Return the `torch.autograd.Function` subclass behind a Python node, else None."""
     return getattr(node, "_forward_cls", None)
 
 
 def raw_slots(node_class: type) -> tuple[str, ...]:
-    """Names of the ``_raw_saved_*`` attributes of a node class."""
+    """Return the names of the ``_raw_saved_*`` attributes of a node class."""
     return tuple(name for name in dir(node_class) if name.startswith("_raw_saved_"))
 
 
 def raw_values(node: Node, slot: str) -> list[Any]:
-    """What the `SavedTensor` objects of one slot hold, not unpacked; None for an empty one.
+    """Return what the `SavedTensor` objects of one slot hold, not unpacked; None for an empty one.
 
     A value is a tensor, or whatever a pack hook returned.
     """
@@ -86,11 +86,11 @@ def raw_values(node: Node, slot: str) -> list[Any]:
 
 
 def values_as_saved(node: Node, slot: str) -> list[torch.Tensor]:
-    """The tensors of one slot that are as they were when the node saved them, unpacked.
+    """Return the tensors of one slot that are unchanged since the node saved them, unpacked.
 
-    The node's own output has the node as its ``grad_fn`` again. None where a hook packed one of
-    them (unpacking would run it), where backward freed them, and where one was written to since
-    (torch refuses the backward then).
+    The node's own output gets the node as its ``grad_fn`` again. The result is empty if a hook
+    packed one of the tensors (unpacking would run it), if backward freed them, or if one was
+    written to since (torch then refuses the backward).
     """
     try:
         raw: Any = getattr(node, slot)
@@ -105,9 +105,9 @@ def values_as_saved(node: Node, slot: str) -> list[torch.Tensor]:
 
 
 def is_freed(node: Node, slot: str) -> bool:
-    """Whether backward freed an *empty* slot (one whose raw value is None).
+    """Return whether backward freed an *empty* slot (one whose raw value is None).
 
-    Reading the unpacked attribute is safe exactly then: an empty slot holds no hooks.
+    Reading the unpacked attribute is safe only in this case: an empty slot holds no hooks.
     """
     try:
         getattr(node, _unpacked(slot))
@@ -117,21 +117,21 @@ def is_freed(node: Node, slot: str) -> bool:
 
 
 def _unpacked(slot: str) -> str:
-    """The attribute that gives what is in ``slot`` unpacked."""
+    """Return the attribute that returns the contents of ``slot`` unpacked."""
     return "saved_tensors" if slot == "_raw_saved_tensors" else slot[len("_raw") :]
 
 
 has_functorch_wrapper: Callable[[torch.Tensor], bool] = cast(
     Any, torch._C
 )._functorch.is_functorch_wrapped_tensor
-"""Whether a tensor stands for another inside `torch.func.grad` or `vmap`; it has no storage."""
+"""Whether a tensor represents another one inside `torch.func.grad` or `vmap`; it has no storage."""
 
 
 def gathered_parameters(module: nn.Module) -> list[tuple[nn.Module, str, torch.Tensor]]:
-    """(owner, name, tensor) of the whole parameters that FSDP2 swaps in while ``module`` runs.
+    """Return (owner, name, tensor) of the parameters that FSDP2 swaps in whole as ``module`` runs.
 
-    The same tensors serve every step; there are none before the first. Empty for a module that
-    `fully_shard` was not applied to.
+    The same tensors are used in every step; there are none before the first. Empty for a module
+    that `fully_shard` was not applied to.
     """
     found = [
         (
@@ -151,23 +151,23 @@ HOOK_TABLES = (
     "_forward_pre_hooks",
     "_forward_pre_hooks_with_kwargs",
 )
-"""Variables of a module in which its forward hooks stand, by the hook's id."""
+"""Attributes of a module that store its forward hooks, by the hook's id."""
 
 
 def compiled_call(module: nn.Module) -> Callable[..., Any] | None:
-    """What ``module.compile()`` put in place of the module's call, else None."""
+    """Return what ``module.compile()`` installed in place of the module's call, else None."""
     return module.__dict__.get(COMPILED_CALL)
 
 
 def set_compiled_call(module: nn.Module, call: Callable[..., Any] | None) -> None:
-    """Replace what ``module.compile()`` installed; None: nothing."""
+    """Replace what ``module.compile()`` installed; None removes it."""
     module.__dict__[COMPILED_CALL] = call
     if call is None:
         del module.__dict__[COMPILED_CALL]
 
 
 def has_compiled_forward(module: nn.Module) -> bool:
-    """Whether ``module.forward`` is a `torch.compile` product (also of the whole module)."""
+    """Return whether ``module.forward`` is a `torch.compile` product (also of the whole module)."""
     forward = getattr(module, "forward", None)
     if getattr(forward, "_torchdynamo_disable", False):
         return False
@@ -175,10 +175,10 @@ def has_compiled_forward(module: nn.Module) -> bool:
 
 
 def unseen_by_dynamo(hook: Callable[..., Any]) -> Callable[..., Any]:
-    """``hook`` for use where Dynamo may be watching every Python frame: it is not compiled.
+    """Return ``hook`` in a form that Dynamo does not compile when it watches every Python frame.
 
-    The hook gets one more keyword, ``under_dynamo``: whether Dynamo was watching, that is whether
-    the hooked module runs inside some `torch.compile` call.
+    The hook gets one more keyword, ``under_dynamo``: whether Dynamo was watching, that is, whether
+    the hooked module runs inside a `torch.compile` call.
     """
     import torch._C._dynamo.eval_frame as native  # the C half: importing Dynamo takes a second
 
@@ -198,14 +198,14 @@ def unseen_by_dynamo(hook: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def hook_table(handle: RemovableHandle) -> dict[int, Any]:
-    """Where the hook of a handle that was just made stands, by the handle's ``id``."""
+    """Return the table that stores the hook of a newly made handle, by the handle's ``id``."""
     return cast(Any, handle).hooks_dict_ref()
 
 
 def without_mode(mode: TorchFunctionMode) -> list[TorchFunctionMode]:
-    """Take ``mode`` off this thread's stack wherever it lies; returns the stack to restore.
+    """Remove ``mode`` from anywhere in this thread's stack; returns the stack to restore.
 
-    Dynamo guards on the stack, so a compiled region must never see a mode of ours.
+    Dynamo guards on the stack, so a compiled region must never see one of Workbench's modes.
     """
     stack = list(_get_current_function_mode_stack())
     _replace_stack(len(stack), [other for other in stack if other is not mode])
@@ -225,7 +225,7 @@ def _replace_stack(depth: int, modes: list[TorchFunctionMode]) -> None:
 
 
 def at_end_of_backward(callback: Callable[[], None]) -> None:
-    """Call ``callback`` when the backward that runs now has ended; not if it raises.
+    """Call ``callback`` when the current backward has ended; not if it raises.
 
     To be called from a hook of a node. The engine waits for its streams first
     (``GraphTask::exec_post_processing``, ``torch/csrc/autograd/engine.cpp``).
@@ -235,13 +235,13 @@ def at_end_of_backward(callback: Callable[[], None]) -> None:
 
 
 current_backward: Callable[[], int] = cast(Any, torch._C)._current_graph_task_id
-"""Number of the backward that asks, the same on all its threads; -1 outside of one."""
+"""Return the id of the current backward, the same on all its threads; -1 outside of one."""
 
 
 def in_compiled_autograd() -> bool:
-    """Whether compiled autograd runs, or traces, the hook that asks.
+    """Return whether compiled autograd runs, or traces, the calling hook.
 
-    Dynamo answers the first question itself while it traces.
+    Dynamo itself answers the first question while it traces.
     """
     if torch.compiler.is_dynamo_compiling():
         return True

@@ -1,11 +1,11 @@
-"""``loss.backward()`` of a plain scalar loss, without what torch looks up on the way.
+"""``loss.backward()`` for a plain scalar loss, without the checks that torch makes on the way.
 
-`torch.Tensor.backward` asks in some twenty Python calls for what a training step's loss does not
-have (a subclass, a shape, several outputs, inputs of its own), and then hands a one to autograd's
-engine; of a tiny model's step that is a tenth. `run` gives the engine the same one by torch's own
-function. It takes the long way wherever anything is not as usual: a subclass, a loss that is no
-real scalar or has no graph, a mode that sees functions or operators, a transform of functions
-(`torch.func.grad`), somebody's replacement for one of torch's functions.
+`torch.Tensor.backward` checks, in some twenty Python calls, for things that a training step's loss
+does not have (a subclass, a shape, several outputs, inputs of its own), and then passes a one to
+autograd's engine; for a tiny model this is a tenth of the step. `run` passes the engine the same
+one through torch's own function. It takes the usual path whenever anything is unusual: a subclass,
+a loss that is not a real scalar or has no graph, a mode that sees functions or operators, a
+transform of functions (`torch.func.grad`), a replacement of one of torch's functions.
 """
 
 # pyright: reportPrivateUsage=false, reportPrivateImportUsage=false

@@ -1,14 +1,15 @@
-"""The private corner of `torch.utils.checkpoint` that a capture stands on.
+"""The private part of `torch.utils.checkpoint` on which a capture is built.
 
-Read in torch 2.13 and held by ``tests/unit/torch_private/test_checkpoint.py``. A region of
-non-reentrant checkpointing is a ``_CheckpointFrame``. The nodes made inside hold a ``_Holder`` for
-each value that they would save; the frame knows these weakly, and keeps what the region takes to
-compute the values again. No reference leads from a holder to its frame, other than through the C++
-hooks of the saved value, so the frames are looked up among Python's objects.
+Read in torch 2.13 and verified by ``tests/unit/torch_private/test_checkpoint.py``. A region of
+non-reentrant checkpointing is a ``_CheckpointFrame``. The nodes created inside hold a ``_Holder``
+for each value that they would save; the frame holds these weakly, and keeps what the region needs
+to compute the values again. No reference leads from a holder to its frame, other than through the
+C++ hooks of the saved value, so the frames are looked up among Python's objects.
 
-What a policy has a region keep (selective checkpointing) no node saves: the dispatch mode in which
-the forward ran put it into a store that the mode of the recomputation reads
-(``_CachedTorchDispatchMode``), and only the function that computes the region again refers to that.
+What a policy makes a region keep (selective checkpointing) is not saved by any node: the dispatch
+mode in which the forward ran put it into a store that the mode of the recomputation reads
+(``_CachedTorchDispatchMode``), and only the function that computes the region again refers to that
+store.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple
 
 
 def is_holder(value: Any) -> bool:
-    """Whether ``value``, saved by a node, stands for one that a checkpoint will compute again."""
+    """Return whether a node saved ``value`` in place of one that a checkpoint will recompute."""
     module = sys.modules.get("torch.utils.checkpoint")
     return module is not None and type(value) is getattr(module, "_Holder", None)
 
@@ -31,21 +32,22 @@ class Kept(NamedTuple):
 
     given: list[Any]
     """The raw values that it was called with: tensors, or what a pack hook made of one, and
-    containers and numbers for arguments that are no tensors; the dictionary of keyword arguments
+    containers and numbers for arguments that are not tensors; the dictionary of keyword arguments
     comes last."""
     function: Any
-    """What it calls, with what that brings along."""
+    """The function that it calls, with everything that this function holds."""
     results: list[Any]
-    """The results of operations that a policy has it keep, so that they are not computed again."""
+    """The results of operations that a policy makes it keep, so that they are not computed
+    again."""
     context: Any
-    """The context in which it computes them again; None where that is not to be found."""
+    """The context in which it recomputes them; None if that cannot be found."""
 
 
 class Regions:
-    """What each live region of non-reentrant checkpointing keeps; holds it until it is let go.
+    """What each live region of non-reentrant checkpointing keeps; held until this is released.
 
-    Python's youngest objects are looked through first: there a forward that just ran has its
-    frames. The oldest generation may have a million objects, which takes a tenth of a second.
+    Python's youngest objects are searched first: the frames of a forward that just ran are there.
+    The oldest generation may have a million objects, which takes a tenth of a second.
     """
 
     def __init__(self) -> None:
@@ -53,10 +55,10 @@ class Regions:
         self._generations = iter(range(len(gc.get_count())))
 
     def kept_by(self, holder: Any) -> Kept | None:
-        """What the region of ``holder`` keeps; None where it is not found.
+        """Return what the region of ``holder`` keeps; None if it is not found.
 
-        All holders of a region give one and the same object. A torch that keeps it elsewhere gives
-        None.
+        All holders of a region return the same object. With a torch that keeps it elsewhere, the
+        result is None.
         """
         while id(holder) not in self._kept:
             generation = next(self._generations, None)
@@ -67,9 +69,9 @@ class Regions:
 
 
 def _kept_in(generation: int) -> dict[int, Kept]:
-    """``id`` of each live holder -> what its region keeps, of regions in one of gc's generations.
+    """Return what the region of each live holder keeps, by ``id``, for one of gc's generations.
 
-    An id holds as long as the caller holds the node.
+    An id is valid as long as the caller holds the node.
     """
     frame_class = getattr(sys.modules.get("torch.utils.checkpoint"), "_CheckpointFrame", None)
     found: dict[int, Kept] = {}
@@ -85,12 +87,12 @@ def _kept_in(generation: int) -> dict[int, Kept]:
 
 
 def _raw(value: Any) -> Any:
-    """What a ``SavedTensor`` holds, not unpacked: that would run hooks."""
+    """Return what a ``SavedTensor`` holds, not unpacked: that would run hooks."""
     return value.data if type(value).__name__ == "SavedTensor" else value
 
 
 def _cells(recompute: Any) -> dict[str, Any]:
-    """What only the function that computes a region again knows, by the name it has there."""
+    """Return the variables that only the recomputing function holds, by their names there."""
     names: tuple[str, ...] = getattr(getattr(recompute, "__code__", None), "co_freevars", ())
     closure: tuple[CellType, ...] = getattr(recompute, "__closure__", None) or ()
     found: dict[str, Any] = {}
@@ -101,9 +103,9 @@ def _cells(recompute: Any) -> dict[str, Any]:
 
 
 def _results(context: Any) -> list[Any]:
-    """What a policy had kept, from the store of the context that computes the rest again.
+    """Return what a policy kept, from the store of the context that recomputes the rest.
 
-    The store is operation -> number of the call -> its result, every tensor of it in a wrapper.
+    The store is operation -> number of the call -> its result, with every tensor in a wrapper.
     """
     from torch.utils import _pytree
 

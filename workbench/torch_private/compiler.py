@@ -1,7 +1,7 @@
-"""What of Dynamo and Inductor `torch.compile` does not give a public name.
+"""Parts of Dynamo and Inductor for which `torch.compile` has no public name.
 
-Each function imports what it needs, which takes seconds the first time; the compiler is loaded
-where a step compiles, and not before.
+Each function imports what it needs, which takes seconds the first time; the compiler is loaded when
+a step compiles, and not before.
 """
 
 # pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
@@ -14,46 +14,46 @@ from typing import Any, cast
 import torch
 
 OPTIMIZED_MODULE = ("torch._dynamo.eval_frame", "OptimizedModule")
-"""Module and name of the class that ``torch.compile(model)`` gives."""
+"""Module and name of the class that ``torch.compile(model)`` returns."""
 
 
 def recompile_limit() -> int:
-    """How many variants of one piece of code Dynamo keeps."""
+    """Return how many variants of one piece of code Dynamo keeps."""
     from torch._dynamo import config
 
     return config.recompile_limit
 
 
 def inductor() -> Callable[..., Any]:
-    """The backend ``inductor``: takes a graph, inputs and ``config_patches``."""
+    """Return the backend ``inductor``: takes a graph, inputs and ``config_patches``."""
     from torch._dynamo import lookup_backend
 
     return cast("Callable[..., Any]", lookup_backend("inductor"))
 
 
 def graph_break_errors() -> tuple[type[BaseException], ...]:
-    """What is raised for a graph break where none is allowed."""
+    """Return the errors that are raised for a graph break where none is allowed."""
     from torch._dynamo.exc import Unsupported, UserError
 
     return Unsupported, UserError
 
 
 def recompile_limit_error() -> type[BaseException]:
-    """What is raised where a call fits none of as many variants as are kept."""
+    """Return the error that is raised when a call fits none of the maximum number of variants."""
     from torch._dynamo.exc import FailOnRecompileLimitHit
 
     return FailOnRecompileLimitHit
 
 
 def mode_settings() -> dict[str, dict[str, Any]]:
-    """A mode of ``torch.compile`` -> what it sets in Inductor."""
+    """Return a mapping from each mode of ``torch.compile`` to what it sets in Inductor."""
     from torch._inductor import list_mode_options
 
     return list_mode_options()
 
 
 def missing_cpp_compiler() -> tuple[BaseException, tuple[str, ...]] | None:
-    """What Inductor raises where it finds no C++ compiler, and the names that it looks for."""
+    """Return what Inductor raises if it finds no C++ compiler, and the names that it looks for."""
     from torch._inductor import config
     from torch._inductor.cpp_builder import get_cpp_compiler
     from torch._inductor.exc import InvalidCxxCompiler
@@ -68,10 +68,10 @@ def missing_cpp_compiler() -> tuple[BaseException, tuple[str, ...]] | None:
 
 
 def is_inductor(backend: object) -> bool:
-    """Whether it is what ``torch.compile`` made of the name ``inductor``."""
+    """Return whether it is what ``torch.compile`` made of the name ``inductor``."""
     return isinstance(backend, torch._TorchCompileInductorWrapper)
 
 
 def is_named_backend(backend: object) -> bool:
-    """Whether it is what ``torch.compile`` made of another backend."""
+    """Return whether it is what ``torch.compile`` made of another backend."""
     return isinstance(backend, torch._TorchCompileWrapper)

@@ -1,4 +1,4 @@
-"""What a thread has entered: modes that see functions and operators, a default device, hooks."""
+"""Contexts that a thread has entered: modes for functions and operators, default device, hooks."""
 
 # pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
 
@@ -31,20 +31,20 @@ push_function_mode = overrides._push_mode
 """Enter a `TorchFunctionMode` whose ``__enter__`` may only be called once."""
 pop_function_mode = overrides._pop_mode
 push_dispatch_mode = dispatch._push_mode
-"""Enter a `TorchDispatchMode`, likewise."""
+"""Enter a `TorchDispatchMode` of the same kind."""
 pop_dispatch_mode = dispatch._pop_mode
 
 
 def function_modes() -> tuple[Any, ...]:
-    """Every `TorchFunctionMode` of this thread, the outermost first."""
+    """Return every `TorchFunctionMode` of this thread, the outermost first."""
     return tuple(overrides._get_current_function_mode_stack())
 
 
 def dispatch_modes() -> tuple[Any, ...]:
-    """Every `TorchDispatchMode` of this thread, likewise."""
+    """Return every `TorchDispatchMode` of this thread, the outermost first."""
     return tuple(dispatch._get_current_dispatch_mode_stack())
 
 
 def saved_tensors_hooks() -> Any:
-    """The innermost `saved_tensors_hooks` of this thread; None without one."""
+    """Return the innermost `saved_tensors_hooks` of this thread, or None."""
     return cast(Any, torch._C)._autograd._top_saved_tensors_default_hooks(True)  # noqa: FBT003

@@ -1,4 +1,4 @@
-"""What of torch's inside is read to see types and where an operation runs; all of it is here."""
+"""Torch internals that are read to determine types and where an operation runs; all are here."""
 
 # pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
 # Using private names is this file's purpose.
@@ -16,50 +16,50 @@ from torch.utils.flop_counter import flop_registry
 from workbench.torch_private.modules import COMPILED_CALL
 
 MODULE_CALL: CodeType = nn.Module._wrapped_call_impl.__code__
-"""Code under which every module's call runs, compiled or not, with the module as ``self``."""
+"""Code object of every module's call, compiled or not, with the module as ``self``."""
 
 
 def caller() -> FrameType:
-    """The frame that called the function which calls this one."""
+    """Return the frame that called the caller of this function."""
     return sys._getframe(2)
 
 
 def running_node() -> Any | None:
-    """The autograd node whose backward runs on this thread, or None."""
+    """Return the autograd node whose backward runs on this thread, or None."""
     return torch._C._current_autograd_node()
 
 
 def in_backward() -> bool:
-    """Whether autograd's engine is at work on this thread, between two nodes too."""
+    """Return whether autograd's engine is running on this thread, also between two nodes."""
     return torch._C._current_graph_task_id() != -1
 
 
 def node_number(node: Any) -> int:
-    """The sequence number a node was given in forward."""
+    """Return the sequence number that a node was given in forward."""
     return node._sequence_nr()
 
 
 def last_number() -> int:
-    """The sequence number of the newest autograd node of this thread."""
+    """Return the sequence number of the newest autograd node of this thread."""
     return torch.autograd._get_sequence_nr() - 1
 
 
 def is_compiled(module: nn.Module) -> bool:
-    """Whether calls of ``module`` run compiled code."""
+    """Return whether calls of ``module`` run compiled code."""
     if type(module).__name__ == "OptimizedModule":
         return True
     return getattr(module, COMPILED_CALL, None) is not None
 
 
 def has_formula(operation: Any) -> bool:
-    """Whether torch knows how many FLOPs it takes: matrices, convolutions, fused attention."""
+    """Return whether torch has a FLOP formula for it: matrices, convolutions, fused attention."""
     return operation._overloadpacket in flop_registry
 
 
 def flops_of(operation: Any, args: Any, kwargs: Any, out: Any) -> int:
-    """FLOPs of a product by torch's own formula.
+    """Return the FLOPs of a product by torch's own formula.
 
     Raises:
-        Exception: the formula does not take these arguments.
+        Exception: the formula does not accept these arguments.
     """
     return int(flop_registry[operation._overloadpacket](*args, **kwargs, out_val=out))

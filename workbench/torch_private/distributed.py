@@ -1,4 +1,4 @@
-"""What DDP and FSDP2 keep of a model that they wrap, by torch's private names."""
+"""Private state of DDP and FSDP2 for a model that they wrap."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from torch import nn
 
 
 def ignore_in_ddp(model: nn.Module, names: Iterable[str]) -> None:
-    """Have DDP leave these parameters and buffers of ``model`` to each rank."""
+    """Make DDP leave these parameters and buffers of ``model`` to each rank."""
     ddp: Any = nn.parallel.DistributedDataParallel
     ddp._set_params_and_buffers_to_ignore_for_model(model, list(names))
 
 
 def ddp_figures(model: nn.parallel.DistributedDataParallel) -> dict[str, Any]:
-    """What DDP logs of itself: ``bucket_sizes``, ``gradient_as_bucket_view`` and so on."""
+    """Return what DDP logs about itself: ``bucket_sizes``, ``gradient_as_bucket_view`` etc."""
     return model._get_ddp_logging_data()  # pyright: ignore[reportPrivateUsage]
 
 
 def gathered_parameters(model: nn.Module) -> dict[int, nn.Parameter]:
-    """The whole parameters that a forward under ``fsdp`` uses, by identity of the shard.
+    """Return the whole parameters that a forward under ``fsdp`` uses, by identity of the shard.
 
-    The same objects serve every step; there are none before the first.
+    The same objects are used in every step; there are none before the first.
     """
     return {
         id(one.sharded_param): whole
@@ -33,13 +33,13 @@ def gathered_parameters(model: nn.Module) -> dict[int, nn.Parameter]:
 
 
 def sharded_parameters(model: nn.Module) -> Iterator[Any]:
-    """FSDP's own records of the parameters that it has sharded: torch's ``FSDPParam``."""
+    """Yield FSDP's own records of the parameters that it has sharded: torch's ``FSDPParam``."""
     for module in model.modules():
         yield from sharded_together(module)
 
 
 def sharded_together(module: nn.Module) -> list[Any]:
-    """Those that one call of `fully_shard` has sharded; none where it was not called."""
+    """Return those that one call of `fully_shard` has sharded; empty if it was not called."""
     if "torch.distributed.fsdp" not in sys.modules:
         return []
     from torch.distributed.fsdp import FSDPModule

@@ -1,15 +1,15 @@
-"""What is read of Dynamo's and Inductor's insides, in one place.
+"""Internals of Dynamo and Inductor that are read, in one module.
 
-- The *structured trace*: torch tells the logger ``torch.__trace`` everything that ``TORCH_TRACE``
-  and tlparse show, as soon as it has a handler (`torch._logging._internal.trace_structured`). A
-  record carries ``metadata``, a mapping of one named event and of the compile id, and ``payload``,
-  a text. Outside of compilations nothing is told.
-- The *frame* of ``_compile`` in ``torch/_dynamo/convert_frame.py``, which lies on the stack while a
-  function is being compiled: the code object and the locals of that function, and further out the
-  functions that called it, up to the wrapper that `torch.compile` made.
-- The function that `torch.compile` was given, by the attribute of its wrapper.
-- What is kept of earlier compilations: Dynamo's list of the code that it made, and the variants of
-  one piece of code. Resetting the compiler empties both.
+- The *structured trace*: torch reports to the logger ``torch.__trace`` everything that
+  ``TORCH_TRACE`` and tlparse show, as soon as the logger has a handler
+  (`torch._logging._internal.trace_structured`). A record has ``metadata``, a mapping of one named
+  event and of the compile id, and ``payload``, a text. Outside of compilations nothing is reported.
+- The *frame* of ``_compile`` in ``torch/_dynamo/convert_frame.py``, which is on the stack while a
+  function is being compiled: it has the code object and the locals of that function, and further
+  out are the functions that called it, up to the wrapper that `torch.compile` made.
+- The function that was passed to `torch.compile`, from an attribute of its wrapper.
+- What is kept of earlier compilations: Dynamo's list of the code that it created, and the variants
+  of one piece of code. Resetting the compiler empties both.
 
 ``tests/unit/torch_private/test_dynamo.py`` fails loudly when one of them moves.
 """
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 TRACE_LOGGER = "torch.__trace"
 """Name of the logger of the structured trace."""
 RESUMED = "torch_dynamo_resume_in_"
-"""How the name of a function begins that goes on behind a graph break: then comes the function's
-name, ``_at_`` and the line."""
+"""Prefix of the name of a function that continues after a graph break; it is followed by the
+function's name, ``_at_`` and the line."""
 
 _CONVERT_FRAME = os.path.join("torch", "_dynamo", "convert_frame.py")  # noqa: PTH118 - compared as text
 _EVAL_FRAME = os.path.join("torch", "_dynamo", "eval_frame.py")  # noqa: PTH118 - as above
@@ -43,7 +43,7 @@ _ORIGINAL = "_torchdynamo_orig_callable"
 
 
 def trace_handler(folder: str) -> logging.Handler:
-    """What torch itself adds for ``TORCH_TRACE=folder``: a file per process and rank, made late."""
+    """Return torch's handler for ``TORCH_TRACE=folder``: a file per process and rank, made late."""
     from torch._logging import _internal  # pyright: ignore[reportPrivateUsage] - as this file does
 
     handler = _internal.LazyTraceHandler(folder)
@@ -56,7 +56,7 @@ class Traced:
     """One event of the structured trace."""
 
     kind: str
-    """``dynamo_start``; of an artifact its name: ``dynamo_graph_break_reason``."""
+    """``dynamo_start``; for an artifact its name: ``dynamo_graph_break_reason``."""
     compile_id: str
     """``3/1``: the second compilation of the fourth frame; empty outside of a compilation."""
     details: Mapping[str, Any]
@@ -64,7 +64,7 @@ class Traced:
 
 
 def traced(record: Any) -> Traced | None:
-    """The event in a record of the trace logger; None for what is no event of a compilation."""
+    """Return the event in a record of the trace logger; None if it is not one of a compilation."""
     metadata: dict[str, Any] = getattr(record, "metadata", None) or {}
     frame, number = metadata.get("frame_id"), metadata.get("frame_compile_id")
     if frame is None or number is None or metadata.get("compiled_autograd_id") is not None:
@@ -83,13 +83,13 @@ class Compiling:
 
     code: CodeType
     root: CodeType
-    """The function that `torch.compile` was given, or `code` itself."""
+    """The function that was passed to `torch.compile`, or `code` itself."""
     root_locals: Mapping[str, Any]
-    """Its arguments; only to be looked at while it is being compiled."""
+    """Its arguments; may be read only while it is being compiled."""
 
 
 def being_compiled() -> Compiling | None:
-    """What Dynamo is compiling on this thread right now; None when it is not."""
+    """Return what Dynamo is compiling on this thread right now; None if it is not compiling."""
     frame: FrameType | None = sys._getframe()  # pyright: ignore[reportPrivateUsage] - the stack as it is
     while frame is not None and not _is_compile(frame):
         frame = frame.f_back
@@ -104,7 +104,7 @@ def being_compiled() -> Compiling | None:
         if not _is_machinery(outer):
             root, root_locals = outer.f_code, outer.f_locals
         outer = outer.f_back
-    if outer is None:  # no wrapper around it: what was collected are callers that are not compiled
+    if outer is None:  # no wrapper around it: the frames found are callers, not compiled
         root, root_locals = code, own_locals
     return Compiling(code, root, root_locals)
 
@@ -122,12 +122,12 @@ def _is_library(filename: str) -> bool:
 
 
 def _is_machinery(frame: FrameType) -> bool:
-    """Whether a frame is torch's own: Dynamo's, or ``nn.Module.__call__``."""
+    """Return whether a frame is torch's own: Dynamo's, or ``nn.Module.__call__``."""
     return _is_library(frame.f_code.co_filename)
 
 
 def region_name(module: nn.Module) -> str:
-    """Name of the code object that a module is compiled by in place; ``""`` where it is not.
+    """Return the name of the code object by which a module is compiled in place, or ``""``.
 
     A step whose graph is being captured calls the module through a function around that call.
     """
@@ -141,14 +141,14 @@ def region_name(module: nn.Module) -> str:
 
 
 def num_compiled() -> int:
-    """Compiled pieces of code that this process keeps, of whatever region: graphs, as a rule."""
+    """Return the number of compiled pieces of code that this process keeps: graphs, as a rule."""
     dynamo = sys.modules.get("torch._dynamo.convert_frame")
     kept = getattr(getattr(dynamo, "output_codes", None), "seen", ())
     return sum(1 for reference in list(kept) if reference() is not None)
 
 
 def num_variants(code: CodeType) -> int:
-    """Compiled variants that are kept of a piece of code; those behind its breaks not included."""
+    """Return the number of compiled variants of a piece of code, without those after its breaks."""
     if "torch._dynamo.convert_frame" not in sys.modules:
         return 0
     import torch._C._dynamo.eval_frame as native
@@ -159,10 +159,10 @@ def num_variants(code: CodeType) -> int:
 
 @functools.cache
 def operation_names() -> frozenset[str]:
-    """The names of all operations that torch registered, without overloads: ``gelu``, ``mm``."""
+    """Return the names of all operations of torch, without overloads: ``gelu``, ``mm``."""
     import torch
 
-    # asked here and nowhere else: the dispatcher's own list
+    # only used here: the dispatcher's own list
     listed: list[str] = torch._C._dispatch_get_all_op_names()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
     kinds = ("aten::", "prims::")
     names = (name.partition("::")[2].partition(".")[0] for name in listed if name.startswith(kinds))

@@ -1,4 +1,4 @@
-"""What a `torch.amp.GradScaler` keeps of a step, and the tensor that holds its scale."""
+"""State that a `torch.amp.GradScaler` keeps of a step, and the tensor that holds its scale."""
 
 # pyright: reportPrivateUsage=false
 
@@ -10,17 +10,17 @@ import torch
 
 
 def scale_tensor(scaler: torch.amp.GradScaler) -> torch.Tensor | None:
-    """What ``scaler`` multiplies with, of one value; None before its first loss.
+    """Return the tensor of one value by which ``scaler`` multiplies; None before its first loss.
 
-    ``get_scale()`` reads the device.
+    Unlike this function, ``get_scale()`` reads the device.
     """
     return scaler._scale
 
 
 def states(scaler: torch.amp.GradScaler) -> dict[int, dict[str, Any]]:
-    """Identity of an optimizer -> what ``unscale_`` noted for it; to be changed.
+    """Return what ``unscale_`` recorded for each optimizer, by its identity; may be modified.
 
-    There is no public way to unscale some parameters alone, or to give a step up.
+    There is no public way to unscale only some parameters, or to abandon a step.
     """
     return scaler._per_optimizer_states
 
@@ -28,5 +28,5 @@ def states(scaler: torch.amp.GradScaler) -> dict[int, dict[str, Any]]:
 def found_non_finite(
     scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer
 ) -> list[torch.Tensor]:
-    """One scalar per device, 1 where a gradient on it is not finite: what ``step`` goes by."""
+    """Return one scalar per device, 1 if a gradient there is not finite, which ``step`` uses."""
     return list(scaler._found_inf_per_device(optimizer).values())

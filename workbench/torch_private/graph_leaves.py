@@ -1,8 +1,8 @@
 """The leaves of a graph: the tensors that a backward adds gradients to.
 
-Torch's own node for a leaf calls it ``variable``. A `torch.autograd.Function` of the user's may
-call anything so (what stands on its ``ctx`` stands on its node), so a leaf is known by the node's
-type.
+Torch's own node for a leaf calls it ``variable``. A `torch.autograd.Function` of the user's may use
+this name for anything (attributes of its ``ctx`` are attributes of its node), so a leaf is
+identified by the node's type.
 """
 
 # pyright: reportPrivateUsage=false
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 _ACCUMULATE: type = vars(torch._C)["_functions"].AccumulateGrad
 
 DEEP = 4_000
-"""Nodes from which on a graph may be too deep to be freed in a plain way once Python has looked at
-its nodes (torch 2.12 and newer); a crash takes about 40,000 on an 8 MiB stack."""
+"""Number of nodes from which a graph may be too deep to be freed the normal way once Python has
+accessed its nodes (torch 2.12 and newer); a crash takes about 40,000 on an 8 MiB stack."""
 
 
 def leaf_of(node: Any) -> torch.Tensor | None:
-    """The leaf whose ``.grad`` the node makes; None for any other node, and for None."""
+    """Return the leaf whose ``.grad`` the node accumulates; None for other nodes and for None."""
     return node.variable if type(node) is _ACCUMULATE else None
 
 
 def leaves_of(loss: torch.Tensor) -> list[torch.Tensor]:
-    """The leaves that backward from ``loss`` reaches, those nearest to it first.
+    """Return the leaves that backward from ``loss`` reaches, those nearest to it first.
 
-    Of a graph of more than `DEEP` nodes a part is looked at. What a function in Python hides is not
-    found: a backward inside of it (a reentrant checkpoint), or gradients that it puts elsewhere
+    Only a part of a graph of more than `DEEP` nodes is searched. What a Python function hides is
+    not found: a backward inside it (a reentrant checkpoint), or gradients that it stores elsewhere
     (FSDP).
     """
     if loss.grad_fn is None:

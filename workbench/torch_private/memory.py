@@ -1,7 +1,7 @@
-"""The private parts of PyTorch that a recording needs, each wrapped once.
+"""The private parts of PyTorch that a memory recording needs, each wrapped once.
 
-`tests/unit/torch_private/test_memory.py` fails when one of them moves, `tests/gpu` where it needs
-CUDA. Inductor's generated modules are wrapped in `workbench.memory.recording.compiled`.
+`tests/unit/torch_private/test_memory.py` fails when one of them moves, `tests/gpu` for those that
+need CUDA. Inductor's generated modules are wrapped in `workbench.memory.recording.compiled`.
 """
 
 # pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
@@ -19,7 +19,7 @@ from torch.autograd import graph
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 MODULE_CALL: CodeType = nn.Module._wrapped_call_impl.__code__
-"""Code under which every module's call runs, compiled or not, with the module as ``self``."""
+"""Code object of every module's call, compiled or not, with the module as ``self``."""
 
 BACKWARD_CALLS: frozenset[CodeType] = frozenset(
     {
@@ -28,10 +28,10 @@ BACKWARD_CALLS: frozenset[CodeType] = frozenset(
         torch.autograd.grad.__code__,
     }
 )
-"""Codes under which backward runs on the thread that asked for it."""
+"""Code objects under which backward runs on the thread that called it."""
 
 GRAD_CALL: CodeType = torch.autograd.grad.__code__
-"""Code of ``torch.autograd.grad``, whose results belong to who called it."""
+"""Code object of ``torch.autograd.grad``, whose results belong to its caller."""
 
 _FUNCTORCH: Any = vars(torch._C)["_functorch"]
 
@@ -42,44 +42,44 @@ _PLAIN: Any = vars(torch.Tensor)["__torch_dispatch__"]
 
 
 def running_node() -> Any | None:
-    """The autograd node whose backward runs on this thread, or None."""
+    """Return the autograd node whose backward runs on this thread, or None."""
     return torch._C._current_autograd_node()
 
 
 def in_backward() -> bool:
-    """Whether autograd's engine is at work on this thread, between two nodes too."""
+    """Return whether autograd's engine is running on this thread, also between two nodes."""
     return torch._C._current_graph_task_id() != -1
 
 
 def node_number(node: Any) -> int:
-    """The sequence number a node was given in forward."""
+    """Return the sequence number that a node was given in forward."""
     return node._sequence_nr()
 
 
 def next_number() -> int:
-    """The sequence number this thread's next autograd node will get."""
+    """Return the sequence number that this thread's next autograd node will get."""
     return torch.autograd._get_sequence_nr()
 
 
 def storage_key(storage: torch.UntypedStorage) -> int:
-    """What identifies a storage while it lives."""
+    """Return a key that identifies a storage while it is alive."""
     return storage._cdata
 
 
 def sparse_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Indices and values of a COO tensor, coalesced or not."""
+    """Return indices and values of a COO tensor, coalesced or not."""
     return tensor._indices(), tensor._values()
 
 
 def without_transforms(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor under the wrappers of ``torch.func`` (``grad``, ``vmap``), or itself."""
+    """Return the tensor inside the wrappers of ``torch.func`` (``grad``, ``vmap``), or itself."""
     while _FUNCTORCH.is_functorch_wrapped_tensor(tensor):
         tensor = _FUNCTORCH.get_unwrapped(tensor)
     return tensor
 
 
 def dispatches_itself(kind: type) -> bool:
-    """Whether a tensor class has a ``__torch_dispatch__`` of its own."""
+    """Return whether a tensor class has a ``__torch_dispatch__`` of its own."""
     own = next(
         (vars(c)["__torch_dispatch__"] for c in kind.__mro__ if "__torch_dispatch__" in vars(c)),
         _PLAIN,
@@ -88,7 +88,7 @@ def dispatches_itself(kind: type) -> bool:
 
 
 def generated_modules() -> list[ModuleType]:
-    """The modules of Python that Inductor has generated in this process so far."""
+    """Return the Python modules that Inductor has generated in this process so far."""
     cache = sys.modules.get("torch._inductor.codecache")
     # another thread may be importing it right now: then nothing has been generated yet
     known = getattr(cache, "PyCodeCache", None)
@@ -96,52 +96,52 @@ def generated_modules() -> list[ModuleType]:
 
 
 def original_module(module: nn.Module) -> nn.Module:
-    """The module that ``torch.compile(module)`` wraps, or the module itself."""
-    if type(module).__name__ != "OptimizedModule":  # cheaper than importing Dynamo to ask
+    """Return the module that ``torch.compile(module)`` wraps, or the module itself."""
+    if type(module).__name__ != "OptimizedModule":  # cheaper than importing Dynamo to check
         return module
     return getattr(module, "_orig_mod", module)
 
 
 def fake_mode() -> Any:
-    """A new ``FakeTensorMode``: under it tensors have shapes and storages, and no memory."""
+    """Return a new ``FakeTensorMode``: under it tensors have shapes and storages, but no memory."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     return FakeTensorMode()
 
 
 def is_fake(kind: type) -> bool:
-    """Whether a tensor class is that of fake tensors."""
+    """Return whether a tensor class is that of fake tensors."""
     module = sys.modules.get("torch._subclasses.fake_tensor")
     return module is not None and issubclass(kind, module.FakeTensor)
 
 
 def running_modes() -> list[Any]:
-    """The dispatch modes of this thread, the innermost last."""
+    """Return the dispatch modes of this thread, the innermost last."""
     return _get_current_dispatch_mode_stack()
 
 
 def caller(depth: int) -> FrameType:
-    """The frame ``depth`` calls above the function that asks."""
+    """Return the frame ``depth`` calls above the calling function."""
     return sys._getframe(depth + 1)
 
 
 def is_history_on() -> bool:
-    """Whether the CUDA allocator keeps a history."""
+    """Return whether the CUDA allocator keeps a history."""
     return torch._C._cuda_isHistoryEnabled()
 
 
 def start_history(max_entries: int) -> None:
-    """Have the CUDA allocator keep its newest events on each device, without stacks."""
+    """Make the CUDA allocator keep its newest events on each device, without stacks."""
     torch.cuda.memory._record_memory_history(
         "all", context=None, stacks="python", max_entries=max_entries
     )
 
 
 def stop_history() -> None:
-    """Have it keep none."""
+    """Make the CUDA allocator keep no history."""
     torch.cuda.memory._record_memory_history(None)
 
 
 def allocator_snapshot() -> dict[str, Any]:
-    """Segments and, where a history is kept, ``device_traces`` of every CUDA device."""
+    """Return the segments and, if a history is kept, ``device_traces`` of every CUDA device."""
     return cast("dict[str, Any]", torch.cuda.memory._snapshot())

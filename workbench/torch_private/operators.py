@@ -22,21 +22,21 @@ __all__ = [
 ]
 
 OPERATORS = "torch._ops"
-"""The module of their classes."""
+"""Module of their classes."""
 MODULES = (OPERATORS, "torch._classes")
-"""Modules of the classes that ``torch.ops`` and ``torch.classes`` are."""
+"""Modules of the classes of ``torch.ops`` and ``torch.classes``."""
 
 
 def schema_arguments(operator: Any) -> list[Any]:
-    """The arguments of an operator as its schema has them: ``name``, ``alias_info``."""
+    """Return the arguments in an operator's schema, which have ``name`` and ``alias_info``."""
     return operator._schema.arguments
 
 
 def name_of(operator: Any) -> str:
-    """``add_`` of ``aten::add_``."""
+    """Return ``add_`` for ``aten::add_``."""
     return operator._schema.name.split("::")[1]
 
 
 def is_written(argument: Any) -> bool:
-    """Whether an operator writes into this argument of its schema."""
+    """Return whether an operator writes to this argument of its schema."""
     return argument.alias_info is not None and argument.alias_info.is_write

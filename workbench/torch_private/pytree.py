@@ -1,4 +1,4 @@
-"""Nested containers: torch's own walk through them, which knows what users have registered."""
+"""Nested containers: torch's own traversal, which includes types that users registered."""
 
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 

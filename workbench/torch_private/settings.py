@@ -1,4 +1,4 @@
-"""Settings of torch that have no public name: of the compiler's modules, and of the process."""
+"""Settings of torch without a public name: of the compiler's modules, and of the process."""
 
 # pyright: reportPrivateUsage=false
 
@@ -19,14 +19,14 @@ __all__ = [
 ]
 
 native: Any = torch._C
-"""Torch's C++, by names that it may change."""
+"""Torch's C++ module, whose names may change."""
 
 
 def entries(module: ConfigModule) -> dict[str, Any]:
-    """Name -> entry of every setting of such a module, with ``alias`` and ``user_override``."""
+    """Return the settings of a module by name: entries with ``alias`` and ``user_override``."""
     return vars(module)["_config"]
 
 
 def dynamo_module(name: str) -> Any:
-    """A module of Dynamo's where it has been imported, which takes seconds; else None."""
+    """Return a module of Dynamo if it has been imported (which takes seconds), else None."""
     return sys.modules.get(f"torch._dynamo.{name}")

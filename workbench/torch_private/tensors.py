@@ -1,8 +1,8 @@
-"""The private corners of torch that tell where the memory of a tensor is.
+"""The private parts of torch that show where the memory of a tensor is.
 
-Read in torch 2.13 and held by ``tests/unit/torch_private/test_tensors.py``. What a class of
-the user's may override is read past it, from the class that torch's C++ defines; to be used while
-torch functions are off (`workbench.torch_private.autograd.without_functions`).
+Read in torch 2.13 and verified by ``tests/unit/torch_private/test_tensors.py``. What a class of the
+user's may override is read directly from the class that torch's C++ defines; for use while torch
+functions are off (`workbench.torch_private.autograd.without_functions`).
 """
 
 # pyright: reportPrivateUsage=false
@@ -24,66 +24,66 @@ requires_grad: Callable[[torch.Tensor], bool] = _base.requires_grad.__get__
 is_leaf: Callable[[torch.Tensor], bool] = _base.is_leaf.__get__
 is_nested: Callable[[torch.Tensor], bool] = _base.is_nested.__get__
 is_zero_tensor: Callable[[torch.Tensor], bool] = _base._is_zerotensor
-"""Whether it stands for zeros that nobody has stored (of forward-mode differentiation)."""
+"""Whether it represents zeros that are not stored (in forward-mode differentiation)."""
 
 MKLDNN: torch.layout = torch._mkldnn  # type: ignore[attr-defined]  # pyright: ignore
-"""The layout of tensors in oneDNN's own order."""
+"""Layout of tensors in oneDNN's own order."""
 
 
 def version_of(tensor: torch.Tensor) -> int:
-    """How often the memory of ``tensor`` was written in place; -1 of one that counts no writes.
+    """Return how often the memory of ``tensor`` was written in place; -1 if writes are not counted.
 
-    Those are made under ``torch.inference_mode``.
+    Tensors created under ``torch.inference_mode`` count no writes.
     """
     return -1 if tensor.is_inference() else tensor._version
 
 
 def storage_identity(tensor: torch.Tensor) -> int:
-    """Which memory ``tensor`` has, for as long as anything holds that."""
+    """Return the identity of the memory of ``tensor``, valid as long as anything holds that."""
     return tensor.untyped_storage()._cdata
 
 
 def as_plain(tensor: torch.Tensor) -> torch.Tensor:
-    """``tensor`` of the class `torch.Tensor`, without a graph; no node is made."""
+    """Return ``tensor`` as class `torch.Tensor`, without a graph; no node is created."""
     with torch.no_grad():
         own = tensor if type(tensor) is torch.Tensor else _base.as_subclass(tensor, torch.Tensor)
         return _base.detach(own)
 
 
 def storage_key(tensor: torch.Tensor) -> tuple[int, int]:
-    """(identity, bytes) of the storage behind ``tensor``; the identity holds while it lives.
+    """Return (identity, bytes) of the storage of ``tensor``; the identity is valid while it lives.
 
     Raises:
-        NotImplementedError: it has no storage.
-        ValueError: it belongs to a lazy module that has not run.
+        NotImplementedError: the tensor has no storage.
+        ValueError: the tensor belongs to a lazy module that has not run.
     """
     storage: torch.UntypedStorage = _base.untyped_storage(tensor)
     return storage._cdata, known_size(storage.nbytes()) or 0
 
 
 def has_memory(tensor: torch.Tensor) -> bool:
-    """Whether the storage that it says it has is there. Copies nothing, and refuses no wrapper."""
+    """Return whether its storage really has memory. Copies nothing, and accepts every wrapper."""
     return _native._data_address(tensor) != 0
 
 
 def is_virtual(tensor: torch.Tensor) -> bool:
-    """Whether its storage is one of the device ``meta``, as that of a fake tensor."""
+    """Return whether its storage is on the device ``meta``, as that of a fake tensor is."""
     return _base.untyped_storage(tensor).device.type == "meta"
 
 
 def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
-    """What a tensor stands for inside `torch.func.grad` or `vmap`, one transform further out."""
+    """Return what a tensor represents in `torch.func.grad` or `vmap`, one transform further out."""
     return _native._functorch.get_unwrapped(tensor)
 
 
 RAGGED = "*"
-"""A dimension of a nested tensor whose size differs from row to row, as torch's manual has it."""
+"""Size of a dimension of a nested tensor that differs from row to row, as in torch's manual."""
 
 
 def known_size(size: Any) -> int | None:
-    """A size as a number, also one that is a symbol, without settling it; None where it has none.
+    """Return a size as a number, also of a symbol, without specialising it; None if unknown.
 
-    `int` of a symbol would settle it for the program that is traced.
+    `int` of a symbol would specialise it for the program that is traced.
     """
     if isinstance(size, int):
         return size
@@ -91,9 +91,9 @@ def known_size(size: Any) -> int | None:
 
 
 def output_sizes(metadata: Any) -> tuple[Any, ...] | None:
-    """Sizes of one output of a node; None of a nested one in C++, of which torch tells none.
+    """Return the sizes of one output; None for a nested one in C++, for which torch gives none.
 
-    A size may be a symbol, and `RAGGED`.
+    A size may be a symbol, or `RAGGED`.
     """
     if not metadata.is_nested_tensor:
         return metadata.shape
@@ -103,7 +103,7 @@ def output_sizes(metadata: Any) -> tuple[Any, ...] | None:
 
 
 def nested_shape(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """Sizes of a nested tensor of C++, some of them `RAGGED`."""
+    """Return the sizes of a C++ nested tensor, some of them `RAGGED`."""
     return tuple(_nested_size(tensor, dim) for dim in range(_base.dim(tensor)))
 
 
@@ -124,7 +124,7 @@ _COMPRESSED = {
 
 
 def sparse_parts(tensor: torch.Tensor) -> list[torch.Tensor] | None:
-    """Indices and values of a sparse tensor, without a graph; None of any other layout."""
+    """Return indices and values of a sparse tensor, without a graph; None for any other layout."""
     names = _COMPRESSED.get(layout_of(tensor))
     if names is None:
         return None
@@ -133,7 +133,7 @@ def sparse_parts(tensor: torch.Tensor) -> list[torch.Tensor] | None:
 
 
 def mkldnn_memory(tensor: torch.Tensor) -> tuple[int, int] | None:
-    """(address, bytes) of the memory of a tensor of oneDNN; None of any other tensor."""
+    """Return (address, bytes) of the memory of a oneDNN tensor; None for any other tensor."""
     if not cast(bool, _base.is_mkldnn.__get__(tensor)):
         return None
     calls: Any = torch.ops.mkldnn
@@ -148,15 +148,16 @@ _GIVES_WAY = {
     torch.int8: (torch.uint8,) * 2,
     **dict.fromkeys((torch.complex64, torch.complex128), (torch.float16, torch.complex32)),
 }
-"""Type of a number -> a type beside which it gives way, and to what; a tensor does not."""
+"""dtype of a number -> a dtype beside which a Python number gives way, and the resulting dtype; a
+tensor does not give way."""
 
 
 def is_wrapped_number(tensor: torch.Tensor) -> bool:
-    """Whether ``tensor`` is what torch made of a Python number, as in ``x * 2.0``.
+    """Return whether ``tensor`` is what torch made of a Python number, as in ``x * 2.0``.
 
-    Nodes save it, and no saved-tensor hook is handed it (``SavedVariable::register_hooks`` and
-    ``get_default_hooks`` in ``torch/csrc/autograd/saved_variable.cpp``). It is in host memory, also
-    where ``x`` is on a GPU.
+    Nodes save it, but it is not passed to any saved-tensor hook (``SavedVariable::register_hooks``
+    and ``get_default_hooks`` in ``torch/csrc/autograd/saved_variable.cpp``). It is in host memory,
+    even if ``x`` is on a GPU.
     """
     if _base.dim(tensor) or type(tensor) is not torch.Tensor:
         return False
@@ -169,7 +170,7 @@ def is_wrapped_number(tensor: torch.Tensor) -> bool:
 
 
 def _is_handed_to_hooks(tensor: torch.Tensor) -> bool:
-    """Have a node save it, and see. Promotion of types cannot tell a truth value from a tensor."""
+    """Let a node save it, to find out: type promotion cannot distinguish a bool from a tensor."""
     seen: list[torch.Tensor] = []
 
     def pack(value: torch.Tensor) -> torch.Tensor:
@@ -178,7 +179,7 @@ def _is_handed_to_hooks(tensor: torch.Tensor) -> bool:
 
     hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda value: value)
     try:
-        # the last begins when it is made, not when it is entered
+        # the last context begins when it is created, not when it is entered
         with (
             torch.inference_mode(mode=False),
             torch.enable_grad(),

@@ -1,10 +1,10 @@
-"""Who else can put something into a folder, and a folder that stays the same whoever moves what.
+"""Detection of other users who can write to a folder, and folders that cannot be swapped.
 
-A file is as safe as every folder above it: who may write to one of them renames what is below and
-puts something of their own there. So a path is walked down from the root of the file system, each
-folder opened in the one before, without following a link, and asked who owns it and who may write
-to it. What was looked at is what is then used: the last folder stays open, and files are named
-relative to it.
+A file is only as safe as every folder above it: a user who may write to one of them can rename what
+is below and put something else in its place. So a path is walked down from the root of the file
+system. Each folder is opened relative to the one above, without following a link, and its owner and
+writers are checked. What was checked is what is then used: the last folder stays open, and files
+are named relative to it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from typing import NamedTuple
 from workbench.trust.opening import open_folder, open_regular
 
 _CAN_HOLD = hasattr(os, "O_DIRECTORY")
-"""Not on Windows, where an open folder cannot be named."""
+"""False on Windows, where an open folder cannot be named."""
 _ROOT = 0
 _ACL = "system.posix_acl_access"
 
 
 class Stranger(NamedTuple):
-    """Somebody else who could have written what is in a folder."""
+    """Another user who could have written what is in a folder."""
 
     path: Path
-    """Where they may write: the folder, or one above it."""
+    """Where this user may write: the folder, or one above it."""
     who: str
     """``user 1001 (eve)``, ``group staff``, ``everybody``."""
 
@@ -39,36 +39,36 @@ class Stranger(NamedTuple):
 
 
 class HeldFolder:
-    """An open folder: its files are found whoever moves it, or a folder above it, meanwhile.
+    """An open folder: its files are found even if it, or a folder above it, is moved meanwhile.
 
     Args:
-        path: of the folder; symbolic links are followed once, now.
+        path: path of the folder; symbolic links are followed once, at this moment.
 
     Raises:
-        OSError: it is no folder, or cannot be opened.
+        OSError: it is not a folder, or cannot be opened.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.shown = Path(path).absolute()
-        """What a person knows it by."""
+        """The path by which the user knows it."""
         self.path = self.shown
-        """Where this process finds it. Good for as long as this object is there, and in processes
-        that were forked from this one; no other process can use it."""
+        """The path by which this process finds it. Valid as long as this object exists, and in
+        processes that were forked from this one; no other process can use it."""
         if _CAN_HOLD:
             self._hold(open_folder(os.path.realpath(path)))
 
     @classmethod
     def made(cls, parent: str | os.PathLike[str], name: str) -> HeldFolder:
-        """A new folder of mode 0700, and no other one that somebody has put in its place.
+        """Make a new folder of mode 0700, and make sure that no other one has replaced it.
 
         Args:
-            parent: where it is made; symbolic links are followed.
-            name: of the folder.
+            parent: folder in which it is made; symbolic links are followed.
+            name: name of the folder.
 
         Raises:
-            FileExistsError: there is something of that name.
-            PermissionError: somebody else meddles with it.
-            OSError: it cannot be made.
+            FileExistsError: something with this name exists.
+            PermissionError: another user has replaced it.
+            OSError: it cannot be created.
         """
         self = cls.__new__(cls)
         self.shown = self.path = Path(parent).absolute() / name
@@ -81,7 +81,7 @@ class HeldFolder:
             self._hold(open_folder(name, folder=at))
         finally:
             os.close(at)
-        # what is put in its place can be empty and another's, or of this user and not empty
+        # a folder put in its place can be empty and another user's, or this user's and not empty
         if next(self.path.iterdir(), None) is not None or not is_of_this_user(self.path):
             raise PermissionError(
                 errno.EACCES, "somebody else has put another folder in its place", str(self.shown)
@@ -90,19 +90,19 @@ class HeldFolder:
 
     def _hold(self, descriptor: int) -> None:
         closed = weakref.finalize(self, os.close, descriptor)
-        closed.atexit = False  # runs that come home at the end still need it
+        closed.atexit = False  # runs that return at exit still need it
         by_number = Path(f"/proc/self/fd/{descriptor}")
         try:
             if os.path.samestat(by_number.stat(), os.fstat(descriptor)):
                 self.path = by_number
-        except OSError:  # macOS, or a container without /proc: by its name
+        except OSError:  # macOS, or a container without /proc: use its name
             return
 
 
 def is_of_this_user(folder: Path) -> bool:
-    """Whether a folder belongs to whom a file that is made in it belongs to.
+    """Whether a folder has the owner that a file created in it gets.
 
-    A mount that knows no owners says the same of both.
+    A mount without owners reports the same owner for both.
     """
     probe = folder / f".{secrets.token_hex(8)}"
     descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -114,11 +114,11 @@ def is_of_this_user(folder: Path) -> bool:
 
 
 def made_private(path: Path) -> Path:
-    """A folder that nobody else can write to; it, and those above that are missing, are made.
+    """Return a folder that no other user can write to; it and missing parents are created.
 
     Raises:
-        PermissionError: it is there, and others can write to it or move it.
-        OSError: it cannot be made.
+        PermissionError: it exists, and others can write to it or move it.
+        OSError: it cannot be created.
     """
     make_folders(path)
     if stranger := stranger_in(path):
@@ -127,10 +127,10 @@ def made_private(path: Path) -> Path:
 
 
 def make_folders(path: Path) -> None:
-    """Make a folder and those above that are missing, each of mode 0700 whatever the umask says.
+    """Make a folder and missing parents, each with mode 0700 whatever the umask is.
 
     Raises:
-        OSError: one cannot be made.
+        OSError: one cannot be created.
     """
     for folder in reversed((path, *path.parents)):
         if not folder.exists():
@@ -143,23 +143,24 @@ def stranger_in(
     sticky_is_safe: bool = False,
     same_as: os.stat_result | None = None,
 ) -> Stranger | None:
-    """Who else could have written a folder's files; None: nobody but this user, and root.
+    """Return who else could have written a folder's files; None if only this user and root.
 
-    A folder that others may write to is safe above where it is sticky, as ``/tmp`` is: they cannot
+    A parent folder that others may write to is safe if it is sticky, as ``/tmp`` is: they cannot
     move what is not theirs. Nor can they write below a folder that they cannot enter. A group whose
-    only member is this user counts as the user, which is what umask 002 is for.
+    only member is this user counts as the user, which is the purpose of umask 002.
 
     Args:
-        path: of a folder; symbolic links in it are followed first.
-        names: of files in it that are to be looked at as well; those that are not there are not.
-        sticky_is_safe: whether it is asked who can move what is of this user in it, not who could
+        path: path of a folder; symbolic links in it are resolved first.
+        names: names of files in it that are checked as well; missing ones are skipped.
+        sticky_is_safe: whether to check who can move this user's files in it, instead of who could
             put something there.
-        same_as: of the folder that is in use; another one at that path is somebody else's.
+        same_as: status of the folder that is in use; a different folder at that path counts as
+            written by another user.
 
     Raises:
-        OSError: it is no folder, or cannot be opened.
+        OSError: it is not a folder, or cannot be opened.
     """
-    if not hasattr(os, "getuid"):  # Windows, where a profile's folders are its user's
+    if not hasattr(os, "getuid"):  # Windows, where a profile's folders belong to its user
         return None
     real = Path(os.path.realpath(path))
     at = open_folder(real.anchor, to_pass=True)
@@ -194,7 +195,7 @@ def stranger_in(
 
 
 def _stranger(at: int, shown: Path, *, is_reached: bool, is_last: bool) -> Stranger | None:
-    """Who may write to an open file or folder; None where nobody else, or they cannot get there."""
+    """Return who else may write to an open file or folder; None if nobody else can reach it."""
     found = os.fstat(at)
     if not _is_ours(found):
         return Stranger(shown, user(found.st_uid))
@@ -220,12 +221,12 @@ def _is_ours(found: os.stat_result) -> bool:
 
 
 def _has_strangers(at: int, found: os.stat_result) -> bool:
-    """Whether what a file's group may, somebody else may: its group bits are an ACL's limit too."""
+    """Whether another user may do what a file's group may: group bits are an ACL's limit, too."""
     if hasattr(os, "getxattr"):
         try:
-            os.getxattr(f"/proc/self/fd/{at}", _ACL)  # of one that is only passed through, too
+            os.getxattr(f"/proc/self/fd/{at}", _ACL)  # also if it is only passed through
         except OSError:
-            pass  # it has none, or the file system knows of none
+            pass  # it has none, or the file system does not support any
         else:
             return True
     return not _is_ones_own(found.st_gid)
@@ -233,10 +234,10 @@ def _has_strangers(at: int, found: os.stat_result) -> bool:
 
 @lru_cache(maxsize=64)
 def _is_ones_own(group: int) -> bool:
-    """Whether this user, and root, are a group's only members.
+    """Whether this user and root are a group's only members.
 
-    A directory of users need not list everybody, so a group counts as one's own only where it has
-    the user's name. In a container the user may have no name at all, nor the group that it runs as.
+    A user database need not list all users, so a group counts as the user's own only if it has the
+    user's name. In a container the user may have no name at all, nor the group that it runs as.
     """
     import grp
     import pwd
@@ -265,7 +266,7 @@ def _name_of(user: int) -> str | None:
 
 
 def user(number: int) -> str:
-    """A user in words: ``user 1001 (eve)``."""
+    """Return a user as text: ``user 1001 (eve)``."""
     name = _name_of(number)
     return f"user {number}" if name is None else f"user {number} ({name})"
 

@@ -1,8 +1,8 @@
-"""Open what somebody else may have put there: a regular file, at once, of a size that is known.
+"""Opening of regular files that others may have put there: without blocking, with known size.
 
-Between a look at a path and an ``open`` of it another user may put something else in its place. So
-nothing is asked of the path: it is opened once, without following a link and without waiting for
-the other end of a pipe, and what is then asked is asked of the open file.
+Between a check of a path and an ``open`` of it another user may put something else in its place. So
+nothing is checked by path: the path is opened once, without following a link and without waiting
+for the other end of a pipe, and all checks are made on the open file.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ _FLAGS = (
 )
 _FOLDER = getattr(os, "O_DIRECTORY", 0) | _NO_FOLLOW
 _TO_PASS = getattr(os, "O_PATH", os.O_RDONLY)
-"""Of a folder that is passed through: one that others may enter, and not list, can be opened so."""
+"""Flags to open a folder that is only passed through: one that others may enter, but not list, can
+be opened this way."""
 _CHUNK = 1 << 20
 _CAN_DESCEND = bool(_FOLDER) and os.open in os.supports_dir_fd
-"""Not on Windows, where no file is opened relative to an open folder."""
+"""False on Windows, where no file can be opened relative to an open folder."""
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a named pipe"),
@@ -40,26 +41,25 @@ _KINDS = (
 
 
 class NotAFileError(OSError):
-    """There is something, and it is no regular file: a link, a pipe, a device, a folder."""
+    """The path exists, but is not a regular file: it is a link, a pipe, a device, a folder."""
 
 
 class TooLargeError(OSError):
-    """A file has more bytes than are read of it."""
+    """A file has more bytes than may be read."""
 
 
 def open_regular(path: str | os.PathLike[str], *, folder: int | None = None) -> BinaryIO:
     """Open a regular file for reading.
 
-    Links in the folders on the way to it are followed; to have those refused as well, see
-    `open_beneath`.
+    Links in the folders on the path are followed; to reject those as well, see `open_beneath`.
 
     Args:
-        path: of the file; relative to ``folder`` where that is given.
-        folder: an open folder's descriptor.
+        path: path of the file; relative to ``folder`` if that is given.
+        folder: descriptor of an open folder.
 
     Raises:
-        NotAFileError: it is something else.
-        FileNotFoundError: it is not there.
+        NotAFileError: it is not a regular file.
+        FileNotFoundError: it does not exist.
         OSError: it cannot be read.
     """
     return regular(_opened(path, _FLAGS, folder), path)
@@ -70,16 +70,16 @@ def _opened(path: str | os.PathLike[str], flags: int, folder: int | None = None)
         return os.open(path, flags, dir_fd=folder)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EOPNOTSUPP, errno.EMLINK):
-            # a link (EMLINK: FreeBSD); a socket, a device of nothing
+            # a link (EMLINK: FreeBSD); a socket, a device without a driver
             raise NotAFileError(error.errno, "it is no regular file", as_shown(path)) from None
         raise
 
 
 def regular(descriptor: int, path: str | os.PathLike[str]) -> BinaryIO:
-    """A file of an open descriptor, which is closed where it is none.
+    """Return a file of an open descriptor, which is closed if it is not a regular file.
 
     Raises:
-        NotAFileError: it is something else.
+        NotAFileError: it is not a regular file.
     """
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
@@ -91,27 +91,27 @@ def regular(descriptor: int, path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def as_shown(path: str | os.PathLike[str]) -> str:
-    """With the name that a person knows, where a folder is named by its open descriptor."""
+    """Return a path with the name that the user knows, even if its folder is an open descriptor."""
     folder, name = os.path.split(path)
     return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - `split` gave two texts
 
 
 def kind_of(mode: int) -> str:
-    """What a file's mode says it is: ``a named pipe``."""
+    """Return what a file's mode says it is: ``a named pipe``."""
     return next((name for test, name in _KINDS if test(mode)), "a regular file")
 
 
 def read_regular(path: str | os.PathLike[str], most: int, *, folder: int | None = None) -> bytes:
-    """All bytes of a regular file.
+    """Return all bytes of a regular file.
 
     Args:
-        path: of the file; relative to ``folder`` where that is given.
-        most: how many bytes are read; one that grows meanwhile is refused too.
-        folder: an open folder's descriptor.
+        path: path of the file; relative to ``folder`` if that is given.
+        most: maximum number of bytes; a file that grows beyond it meanwhile is rejected too.
+        folder: descriptor of an open folder.
 
     Raises:
-        NotAFileError: it is something else.
-        TooLargeError: it has more bytes.
+        NotAFileError: it is not a regular file.
+        TooLargeError: it has more than ``most`` bytes.
         OSError: it cannot be read.
     """
     with open_regular(path, folder=folder) as stream:
@@ -119,10 +119,10 @@ def read_regular(path: str | os.PathLike[str], most: int, *, folder: int | None 
 
 
 def read_at_most(stream: BinaryIO, most: int, path: str | os.PathLike[str]) -> bytes:
-    """What is left of an open file.
+    """Return the remaining bytes of an open file.
 
     Raises:
-        TooLargeError: that is more than ``most`` bytes.
+        TooLargeError: there are more than ``most`` bytes.
     """
     size = os.fstat(stream.fileno()).st_size
     data = b""
@@ -139,11 +139,11 @@ def read_at_most(stream: BinaryIO, most: int, path: str | os.PathLike[str]) -> b
 
 
 class OpenFile:
-    """A regular file that is open: what is asked of it, and what is read of it, is the same file.
+    """An open regular file: everything queried and read refers to the same file.
 
     Args:
-        path: that it was opened at, by which people know it.
-        stream: of it, for reading; closed at the end of the block.
+        path: path at which it was opened, by which users know it.
+        stream: its stream for reading; closed at the end of the block.
     """
 
     def __init__(self, path: str | os.PathLike[str], stream: BinaryIO) -> None:
@@ -151,43 +151,43 @@ class OpenFile:
 
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> OpenFile:
-        """The file at a path that the user has named: links on the way to it are followed.
+        """Open the file at a path that the user has named: links on the path are followed.
 
         Raises:
             NotAFileError: it is a pipe, a device or a folder.
-            OSError: it is not there, or cannot be read.
+            OSError: it does not exist, or cannot be read.
         """
         return cls(path, regular(_opened(path, _FLAGS & ~_NO_FOLLOW), path))
 
     @classmethod
     def beneath(cls, root: str | os.PathLike[str], path: str | os.PathLike[str]) -> OpenFile:
-        """As `open_beneath`: no link on the way from ``root`` is followed."""
+        """Open like `open_beneath`: no link on the path from ``root`` is followed."""
         return cls(path, open_beneath(root, path))
 
     @property
     def name(self) -> str:
-        """The last part of its path, as it may be shown: a file's name may be anybody's."""
+        """The last part of its path, made safe to show: another user may have chosen the name."""
         return printable(self.path.name)
 
     @property
     def stat(self) -> os.stat_result:
-        """Of the open file."""
+        """Return the status of the open file."""
         return os.fstat(self.stream.fileno())
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """Return the size in bytes."""
         return self.stat.st_size
 
     def first_bytes(self, count: int) -> bytes:
-        """At most ``count`` bytes, from its beginning."""
+        """Return at most ``count`` bytes, from its beginning."""
         with open(self.rewound(), "rb", closefd=False) as whole:
             return whole.read(min(count, self.size))
 
     def rewound(self) -> int:
-        """Its descriptor, at its first byte, as for the standard input of a process."""
+        """Return its descriptor, at its first byte, as for the standard input of a process."""
         descriptor = self.stream.fileno()
-        os.lseek(descriptor, 0, os.SEEK_SET)  # of the file: a stream's own `seek` may only look
+        os.lseek(descriptor, 0, os.SEEK_SET)  # of the file: a stream's own `seek` may be buffered
         return descriptor
 
     def __enter__(self) -> OpenFile:
@@ -200,29 +200,30 @@ class OpenFile:
 def open_folder(
     path: str | os.PathLike[str], *, folder: int | None = None, to_pass: bool = False
 ) -> int:
-    """The descriptor of a folder that is no symbolic link; the caller closes it.
+    """Return the descriptor of a folder that is not a symbolic link; the caller closes it.
 
     Args:
-        path: of the folder; relative to ``folder`` where that is given.
-        folder: an open folder's descriptor.
-        to_pass: whether it is only asked about and gone through, which needs no right to list it.
+        path: path of the folder; relative to ``folder`` if that is given.
+        folder: descriptor of an open folder.
+        to_pass: whether it is only inspected and passed through, which needs no permission to list
+            it.
 
     Raises:
-        OSError: it is none, or cannot be opened.
+        OSError: it is not a folder, or cannot be opened.
     """
     return os.open(path, _FOLDER | (_TO_PASS if to_pass else os.O_RDONLY), dir_fd=folder)
 
 
 def open_beneath(root: str | os.PathLike[str], path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a regular file below a folder; no link on the way from there is followed.
+    """Open a regular file below a folder; no link on the path from there is followed.
 
     Args:
         root: a folder; links in its own path are followed.
-        path: below it, relative or absolute, without ``..``.
+        path: path below it, relative or absolute, without ``..``.
 
     Raises:
         ValueError: the path is not below the folder.
-        NotAFileError: it is no regular file, or a folder on the way is a link.
+        NotAFileError: it is not a regular file, or a folder on the path is a link.
         OSError: it cannot be read.
     """
     parts = _parts(root, path)
@@ -235,7 +236,7 @@ def open_beneath(root: str | os.PathLike[str], path: str | os.PathLike[str]) -> 
     except PermissionError:
         if hasattr(os, "O_PATH"):
             raise
-        return _open_where_it_is(root, parts, path)  # a folder that may be entered, not listed
+        return _open_where_it_is(root, parts, path)  # a folder that may be entered but not listed
     except OSError as error:
         if error.errno not in (errno.ENOTDIR, errno.ELOOP, errno.EMLINK):
             raise
@@ -258,7 +259,7 @@ def _descended(root: str | os.PathLike[str], parts: list[str]) -> BinaryIO:
 def _open_where_it_is(
     root: str | os.PathLike[str], parts: list[str], path: str | os.PathLike[str]
 ) -> BinaryIO:
-    """By its name, where folders cannot be opened one in the other: looked at just before."""
+    """Open by name, if folders cannot be opened relative to each other: checked just before."""
     real = Path(os.path.realpath(root), *parts)
     if Path(os.path.realpath(real)) != real:
         raise NotAFileError(errno.ELOOP, "a link leads to it", os.fspath(path))

@@ -1,15 +1,16 @@
-"""A seal on files that are unpickled or obeyed: whoever has no key cannot have written them.
+"""A seal on files that are unpickled or executed: only a holder of the key can have written them.
 
-Permissions of files cannot say that by themselves: a mount may know no owners, a folder above may
-be anybody's, and what was looked at may be replaced before it is read. A file with a seal is read
-once, the seal is checked over the bytes that were read, and these bytes are used.
+File permissions alone cannot guarantee that: a mount may have no owners, a folder above may be
+writable by anyone, and what was checked may be replaced before it is read. A sealed file is read
+once, the seal is verified over the bytes that were read, and these bytes are used.
 
-The key is the user's: 32 random bytes in a file of their home that nobody else may read. Where such
-a file cannot be kept, this process has a key of its own, which ends with it. Processes that are
-started to train together are handed the key in their environment, which only their user can read.
+The key belongs to the user: 32 random bytes in a file in their home directory that no one else may
+read. If such a file cannot be kept, this process has a key of its own, which ends with it.
+Processes that are started to train together receive the key in their environment, which only their
+user can read.
 
-The seal is HMAC-SHA-256 (RFC 2104) over what the bytes are for, the session they belong to, and the
-bytes: a file that was sealed as something else, or for another session, does not pass.
+The seal is HMAC-SHA-256 (RFC 2104) over the purpose of the bytes, the session they belong to, and
+the bytes: a file that was sealed for another purpose, or for another session, is rejected.
 """
 
 from __future__ import annotations
@@ -32,31 +33,31 @@ from workbench.trust.opening import as_shown, open_regular, read_at_most
 from workbench.trust.writing import write_whole
 
 KEY = "WORKBENCH_KEY"
-"""The environment's name for the key that a process is handed; hexadecimal."""
+"""Environment variable with the key that a process receives; hexadecimal."""
 SESSION = "WORKBENCH_SESSION"
-"""The environment's name for the session that it is handed for."""
+"""Environment variable with the session that the key is for."""
 _KEY_BYTES = 32
 _MAGIC = b"workbench.sealed/1 "
 _SEAL_CHARACTERS = 64
 _HEADER_BYTES = len(_MAGIC) + _SEAL_CHARACTERS + 1
 _LINE_CHARACTERS = 32
-"""Of a line's seal: 128 bits."""
+"""Length of a line's seal: 128 bits."""
 _MOST_BYTES = 1 << 40
 _TRIES, _PAUSE_S = 200, 0.05
-"""How often a lock that another process holds is tried for."""
+"""How often, and with which pause in seconds, a lock that another process holds is tried."""
 _SOMEBODY = "so somebody else may have written it"
 
 
 class SealError(PermissionError):
-    """A file has no seal of this key: somebody else may have written it."""
+    """A file has no seal made with this key: another user may have written it."""
 
 
 class Seal:
-    """Seals what belongs to one session, and opens it again.
+    """Seals data that belongs to one session, and opens it again.
 
     Args:
-        key: secret bytes; None: nothing is checked, and everything passes.
-        session: what the files belong to; files of another one do not pass.
+        key: secret bytes; with None nothing is checked, and everything is accepted.
+        session: session that the files belong to; files of another session are rejected.
     """
 
     def __init__(self, key: bytes | None, session: str) -> None:
@@ -64,52 +65,53 @@ class Seal:
 
     @classmethod
     def new(cls) -> Seal:
-        """For a session that begins now, under this user's key."""
+        """Create a seal for a session that begins now, with this user's key."""
         return cls(_keys.of_user(), secrets.token_hex(16))
 
     @classmethod
     def unchecked(cls) -> Seal:
-        """Opens what anybody may have written: for what is neither run nor obeyed."""
+        """Create a seal that opens any user's files: for what is neither run nor obeyed."""
         return cls(None, "")
 
     @classmethod
     def of_this_process(cls) -> Seal:
-        """That which this process was handed by the one that started it; else for no session."""
+        """Return the seal that the parent process passed to this one; else one for no session."""
         key, session = _keys.handed()
         return cls(key, session) if key else cls(_keys.of_user(), "")
 
     @property
     def of_no_session(self) -> Seal:
-        """Under the same key, for what says which session a folder is of."""
+        """A seal with the same key, for files that say which session a folder belongs to."""
         return Seal(self._key, "")
 
     def for_session(self, session: str) -> Seal:
-        """Under the same key."""
+        """Return a seal with the same key for another session."""
         return Seal(self._key, session)
 
     @property
     def checks(self) -> bool:
-        """Whether it tells what others wrote from what it has sealed."""
+        """Whether it distinguishes what others wrote from what it has sealed."""
         return self._key is not None
 
     def to_hand_on(self) -> dict[str, str]:
-        """Variables of the environment for a process that is to read and write the same files."""
+        """Return environment variables for a process that reads and writes the same files."""
         return {KEY: (self._key or b"").hex(), SESSION: self.session}
 
     def sealed(self, data: bytes, what: str) -> bytes:
-        """``data`` with its seal before it.
+        """Return ``data`` with its seal in front.
 
         Args:
             data: the bytes.
-            what: what they are for; `opened` has to be asked for the same.
+            what: purpose of the bytes; `opened` has to be called with the same purpose.
         """
         return _MAGIC + self._of(data, what).encode() + b"\n" + data
 
     def opened(self, sealed: bytes, what: str, path: str | os.PathLike[str]) -> bytes:
-        """What `sealed` was given.
+        """Return what `sealed` was called with.
 
         Raises:
-            SealError: the bytes were not sealed by this key, for this session and for this.
+            SealError: the bytes were not sealed with this key, for this session and for this
+                purpose.
         """
         head, data = sealed[:_HEADER_BYTES], sealed[_HEADER_BYTES:]
         return self._checked(head, data, what, path)
@@ -130,53 +132,53 @@ class Seal:
         return data
 
     def write(self, path: Path, data: bytes, what: str) -> None:
-        """Write a sealed file in one piece; whatever was there is replaced, and no link followed.
+        """Write a sealed file atomically; whatever was there is replaced, and no link is followed.
 
         Raises:
-            OSError: it cannot be written; what was there before stays.
+            OSError: it cannot be written; the previous contents are kept.
         """
         write_whole(path, self.sealed(data, what))
 
     def read(self, path: Path, what: str) -> bytes:
-        """What `write` was given.
+        """Return what `write` was called with.
 
         Raises:
-            SealError: somebody else may have written it.
-            OSError: it is no regular file, or cannot be read.
+            SealError: another user may have written it.
+            OSError: it is not a regular file, or cannot be read.
         """
         with open_regular(path) as stream:
-            head = stream.read(_HEADER_BYTES)  # apart, so that what may be large is not copied
+            head = stream.read(_HEADER_BYTES)  # separate, so that large data is not copied
             return self._checked(head, read_at_most(stream, _MOST_BYTES, path), what, path)
 
     def write_json(self, path: Path, value: Any, what: str) -> None:
-        """`write` what JSON can say."""
+        """Write a value as JSON with `write`."""
         self.write(path, json.dumps(value).encode(), what)
 
     def read_json(self, path: Path, what: str) -> Any:
-        """What `write_json` was given.
+        """Return what `write_json` was called with.
 
         Raises:
-            SealError, OSError: as `read`.
+            SealError, OSError: as for `read`.
         """
         return json.loads(self.read(path, what))
 
     def line(self, text: bytes, what: str, number: int) -> bytes:
-        """A line of a file that grows, with its seal and its end.
+        """Return a line for a growing file, with its seal and its end of line.
 
         Args:
-            text: without a tab or an end of line, as JSON is.
-            what: what the file is for.
-            number: how many lines come before it: none can be left out, or said again.
+            text: text without a tab or an end of line, such as JSON.
+            what: purpose of the file.
+            number: number of lines before it: no line can be left out or repeated.
         """
         return text + b"\t" + self._of_line(text, what, number) + b"\n"
 
     def opened_line(
         self, line: bytes, what: str, number: int, path: str | os.PathLike[str]
     ) -> bytes:
-        """The text that `line` was given.
+        """Return the text that `line` was called with.
 
         Raises:
-            SealError: the line was not sealed by this key for this session and this place.
+            SealError: the line was not sealed with this key for this session and this position.
         """
         text, tab, seal = line.rstrip(b"\n").rpartition(b"\t")
         if not tab:
@@ -210,12 +212,12 @@ class _Keys:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._own = secrets.token_bytes(_KEY_BYTES)
-        """Of this process, where the user can have none."""
+        """Key of this process, if the user can have none."""
         self._of_user: bytes | None = None
         self._handed: tuple[bytes, str] | None = None
 
     def handed(self) -> tuple[bytes, str]:
-        """What the environment held, out of which it is taken: children need none."""
+        """Return key and session from the environment, removing them there: children need none."""
         with self._lock:
             if self._handed is None:
                 text, session = os.environ.pop(KEY, ""), os.environ.pop(SESSION, "")
@@ -223,10 +225,10 @@ class _Keys:
             return self._handed
 
     def of_user(self) -> bytes:
-        """The user's key, made where there is none yet; else this process's own."""
+        """Return the user's key, created if there is none yet; else this process's own."""
         with self._lock:
             if self._of_user is None:
-                with contextlib.suppress(RuntimeError):  # nobody knows where the home is
+                with contextlib.suppress(RuntimeError):  # the home directory is unknown
                     self._of_user = _kept(key_file())
                 self._of_user = self._of_user or self._own
             return self._of_user
@@ -241,26 +243,26 @@ _keys = _Keys()
 
 
 def is_kept() -> bool:
-    """Whether what this process seals can be opened after it has ended."""
+    """Return whether what this process seals can be opened after it has ended."""
     return _keys.is_kept
 
 
 def key_file() -> Path:
-    """Where the user's key is kept: ``$XDG_STATE_HOME/workbench/key``, ``~/.local/state`` else."""
+    """Return the key's path: ``$XDG_STATE_HOME/workbench/key``, or below ``~/.local/state``."""
     state = Path(os.environ.get("XDG_STATE_HOME", ""))
     root = state if state.is_absolute() else Path.home() / ".local" / "state"
     return root / "workbench" / "key"
 
 
 class _NoKeyError(Exception):
-    """The file is there, and holds no key: of a disk that was full, or of a process at work."""
+    """The file exists without a key: a disk was full, or another process is writing it."""
 
 
 def _kept(path: Path) -> bytes | None:
-    """The key in a file, made where there is none; None where it cannot be kept to oneself.
+    """Return the key in a file, created if there is none; None if it cannot be kept private.
 
-    What is used is what is read, never what was made, so that of many that begin at once all have
-    the same.
+    The key is always the one that was read, never the one that was created, so that many processes
+    that begin at the same time all have the same.
     """
     try:
         return _read_key(path)
@@ -277,7 +279,7 @@ def _kept(path: Path) -> bytes | None:
                 pass
             except _NoKeyError:
                 path.unlink()
-            with contextlib.suppress(FileExistsError):  # where there are no locks
+            with contextlib.suppress(FileExistsError):  # if there are no locks
                 _make_key(path)
             return _read_key(path)
     except (OSError, _NoKeyError):
@@ -298,19 +300,19 @@ def _read_key(path: Path) -> bytes | None:
 
 
 def _make_key(path: Path) -> None:
-    """Make a key that appears whole, where the file system has hard links.
+    """Create a key that appears atomically, if the file system has hard links.
 
     Raises:
-        FileExistsError: there is one.
+        FileExistsError: a key exists.
         OSError: it cannot be kept here.
     """
     draft = path.with_name(f".key.{secrets.token_hex(8)}")
     try:
         _write_key(draft)
-        os.link(draft, path)  # fails where there is one, which a rename would replace
+        os.link(draft, path)  # fails if one exists, which a rename would replace
     except FileExistsError:
         raise
-    except OSError:  # as each of them says differently that it has no links
+    except OSError:  # file systems report missing hard links in different ways
         _write_key(path)
     finally:
         draft.unlink(missing_ok=True)
@@ -326,7 +328,7 @@ def _write_key(path: Path) -> None:
 
 @contextlib.contextmanager
 def _one_at_a_time(path: Path) -> Generator[None]:
-    """Nobody else is in the block; where nothing can be locked, or a lock is not given back, go."""
+    """Hold a lock in the block; if locks are unavailable, or it is not released, proceed."""
     try:
         import fcntl
     except ImportError:  # Windows

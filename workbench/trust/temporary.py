@@ -1,4 +1,4 @@
-"""Folders for a while, that nobody else can look into or put something in the place of."""
+"""Temporary folders that no other user can look into or replace."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from workbench.trust.seal import key_file
 
 
 def private_folder(prefix: str) -> Path:
-    """A new folder of mode 0700 with a name that nobody can guess; whoever asked removes it.
+    """Make a folder of mode 0700 with a name that cannot be guessed; the caller removes it.
 
-    It is made where temporary files are kept, unless others could move it there: then in the user's
-    home.
+    It is created where temporary files are kept, unless other users could move it there: then in
+    the user's home directory.
 
     Raises:
-        OSError: there is no place that is the user's own.
+        OSError: there is no place that belongs to the user alone.
     """
     usual = Path(tempfile.gettempdir())
     for root in (usual, *_of_the_user()):
@@ -37,9 +37,9 @@ def private_folder(prefix: str) -> Path:
 
 
 def private_socket_folder(prefix: str) -> Path:
-    """As `private_folder`, where the session's sockets are kept if there is such a place.
+    """Make a folder like `private_folder`, where the session's sockets are kept, if possible.
 
-    That is removed when the user has logged out, so it is not for what outlives a session.
+    That place is removed when the user has logged out, so it is not for what outlives a session.
     """
     for runtime in _of_the_session():
         with contextlib.suppress(OSError):
@@ -49,12 +49,12 @@ def private_socket_folder(prefix: str) -> Path:
 
 
 def own_folders(prefix: str) -> Iterator[tuple[Path, int]]:
-    """Folders that `private_folder` made for this user, each open while it is its turn.
+    """Yield folders that `private_folder` made for this user, each open during its iteration.
 
-    What others own, or may enter, is left out unread.
+    Folders that others own, or may enter, are skipped unread.
 
     Args:
-        prefix: that they were made with.
+        prefix: prefix that they were made with.
     """
     for root in (Path(tempfile.gettempdir()), *_of_the_user()):
         try:
@@ -64,7 +64,7 @@ def own_folders(prefix: str) -> Iterator[tuple[Path, int]]:
         for path in found:
             try:
                 descriptor = open_folder(path)
-            except OSError:  # gone, a link, no folder, another's
+            except OSError:  # gone, a link, not a folder, another user's
                 continue
             try:
                 if _is_private(os.fstat(descriptor)):
@@ -74,7 +74,7 @@ def own_folders(prefix: str) -> Iterator[tuple[Path, int]]:
 
 
 def _of_the_user() -> Iterator[Path]:
-    with contextlib.suppress(RuntimeError, OSError):  # nobody knows where the home is
+    with contextlib.suppress(RuntimeError, OSError):  # the home directory is unknown
         state = key_file().parent
         make_folders(state)
         yield state
@@ -87,7 +87,7 @@ def _of_the_session() -> Iterator[Path]:
 
 
 def _is_safe(root: Path) -> bool:
-    """Whether others can put nothing in the place of a folder in there."""
+    """Whether no other user can replace a folder in it."""
     return stranger_in(root, sticky_is_safe=True) is None
 
 

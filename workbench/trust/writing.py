@@ -1,4 +1,4 @@
-"""Write a file in one piece, through no link that somebody else has laid."""
+"""Atomic writing of files, through no link that another user has placed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import BinaryIO
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file that others read meanwhile: they find it whole, or not at all.
+    """Write a file that others read meanwhile: they find it complete, or not at all.
 
     Raises:
-        OSError: it cannot be written; what was there before stays.
+        OSError: it cannot be written; the previous contents are kept.
     """
     with whole_file(path) as file:
         file.write(data)
@@ -23,13 +23,13 @@ def write_whole(path: Path, data: bytes) -> None:
 
 @contextmanager
 def whole_file(path: Path) -> Generator[BinaryIO]:
-    """A file to write to, which takes the place of ``path`` at the end of the block, in one piece.
+    """Yield a file to write to, which atomically replaces ``path`` at the end of the block.
 
-    It is made under a name that nobody can know, so that no link is written through. Where the
+    It is created under a name that cannot be guessed, so that no link is written through. If the
     block raises, nothing is left of it.
 
     Raises:
-        OSError: it cannot be written; what was there before stays.
+        OSError: it cannot be written; the previous contents are kept.
     """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -45,10 +45,10 @@ def whole_file(path: Path) -> Generator[BinaryIO]:
 
 
 def through_no_link(path: str, flags: int, mode: int = 0o666) -> int:
-    """An ``opener=`` of Python's files: a link is refused, a pipe not waited for.
+    """Open a file, as an ``opener=`` of Python's files: links are rejected, pipes do not block.
 
     Raises:
-        OSError: it is one, or cannot be opened.
+        OSError: it is a link, or cannot be opened.
     """
     more = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     return os.open(path, flags | more, mode)

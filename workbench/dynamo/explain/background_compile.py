@@ -1,9 +1,9 @@
 """Switch to ``compile`` without a stall: the next step is compiled in another process meanwhile.
 
-Training goes on under the modes it has. Once the worker of `workbench.dynamo.explain.explain` has
-compiled a copy of the next step, what it made lies in torch's cache on disk, and the modes are
-switched: the first step then traces the model and loads what it finds. Where the step does not
-compile, nothing is switched and the run never notices.
+Training continues under its current modes. Once the worker of `workbench.dynamo.explain.explain`
+has compiled a copy of the next step, the result is stored in torch's cache on disk, and the modes
+are switched: the first step then traces the model and loads what it finds. If the step does not
+compile, nothing is switched and the run is not affected.
 """
 
 from __future__ import annotations
@@ -43,29 +43,32 @@ log = logging.getLogger("workbench")
 Status = Literal["compiling", "switched", "failed", "cancelled"]
 
 _CONTEXT_BYTES = 2**30
-"""What a second process needs of a GPU before it holds a tensor: about 500 MB, and room."""
+"""Memory in bytes that a second process needs on a GPU before it holds a tensor: about 500 MB, and
+a margin."""
 _THREAD = "workbench-compile-ahead"
 _latest: weakref.WeakKeyDictionary[Experiment, CompileAhead] = weakref.WeakKeyDictionary()
 
 
 def compile_ahead(experiment: Experiment, modes: str = "") -> CompileAhead:
-    """Compile the next step in a process of its own, then switch to it; training goes on meanwhile.
+    """Compile the next step in a process of its own, then switch to it, while training continues.
 
-    The switch itself takes a step that traces the model and loads compiled code, a fraction of what
-    compiling takes. The worker shares the cores with training, and holds one more model and batch.
+    The switch itself takes one step, which traces the model and loads compiled code, in a fraction
+    of the time that compiling takes. The worker shares the cores with training, and holds one more
+    model and batch.
 
     Args:
-        experiment: goes on as it is until the switch.
-        modes: what to switch to; ``""``: the modes in use, with ``compile``.
+        experiment: the experiment, which is not changed until the switch.
+        modes: the modes to switch to; ``""`` for the current modes with ``compile``.
 
     Returns:
-        What is under way: ``.status``, ``.cancel()``, ``.wait()``. An earlier one of the same
-        experiment is cancelled. A step that cannot go to another process, because something in it
-        cannot be pickled or the GPU has no room for two, is compiled in this one, as setting
-        ``exp.modes`` does; ``.problem`` then says why.
+        The switch under way: ``.status``, ``.cancel()``, ``.wait()``. An earlier one of the same
+        experiment is cancelled. A step that cannot be sent to another process, because something in
+        it cannot be pickled or the GPU has no room for two, is compiled in this process, as when
+        setting ``exp.modes``; ``.problem`` then says why.
 
     Raises:
-        ValueError: the modes are unknown, or do not compile, or it trains in other processes.
+        ValueError: the modes are unknown, or do not compile, or the experiment trains in other
+            processes.
         RuntimeError: the experiment is closed.
     """
     refuse_if_closed(experiment)
@@ -81,32 +84,32 @@ def compile_ahead(experiment: Experiment, modes: str = "") -> CompileAhead:
 
 
 def ahead_of(experiment: Experiment) -> CompileAhead | None:
-    """The latest of ``experiment``: under way, or as it ended; None where modes changed since."""
+    """Return the latest of ``experiment``, under way or ended; None if its modes changed since."""
     found = _latest.get(experiment)
     return found if found is not None and found.concerns(experiment) else None
 
 
 def cancel_ahead(experiment: Experiment) -> None:
-    """End what is under way for ``experiment``, and forget how the latest ended."""
+    """Cancel the switch under way for ``experiment``, and forget how the latest one ended."""
     found = _latest.pop(experiment, None)
     if found is not None:
         found.cancel()
 
 
 class CompileAhead:
-    """A switch that is being prepared beside a run."""
+    """A switch that is being prepared while a run continues."""
 
     def __init__(self, experiment: Experiment, modes: str) -> None:
         self.modes = modes
-        """What is switched to."""
+        """The modes to switch to."""
         self.value = ModeSet.parse(modes, experiment.device)[Compile.name].value
         """The value of ``compile`` among them."""
         self.status: Status = "compiling"
         self.problem = ""
-        """Why it failed, or was compiled in this process after all, in a sentence."""
+        """Why it failed, or was compiled in this process instead, in a sentence."""
         self._experiment = weakref.ref(experiment)
         self._left = ""
-        """The modes that are left, known once the step is copied."""
+        """The modes to switch from, known once the step is copied."""
         self._started = time.monotonic()
         self._turn = threading.Lock()
         self._folder = private_folder(PREFIX)
@@ -116,28 +119,28 @@ class CompileAhead:
 
     @property
     def seconds(self) -> float:
-        """Since it was begun."""
+        """Seconds since it was begun."""
         return time.monotonic() - self._started
 
     @property
     def compilations(self) -> int:
-        """How many the worker has begun."""
+        """Number of compilations that the worker has begun."""
         return begun_so_far(self._folder)
 
     def concerns(self, experiment: Experiment) -> bool:
-        """Whether the modes are still those that are to be left."""
+        """Whether the modes are still those to switch from."""
         here = str(experiment.modeset)
         return self.status in ("compiling", "failed") and self._left in ("", here)
 
     def cancel(self) -> None:
-        """End the worker, within two seconds; nothing is switched. Without effect once it ended."""
+        """End the worker, within two seconds; nothing is switched. No effect once it ended."""
         self._end("cancelled")
 
     def wait(self, timeout: float | None = None) -> Status:
-        """Wait until it has ended in one way or another; returns how.
+        """Wait until it has ended in any way; returns its status.
 
         Raises:
-            TimeoutError: it has not after ``timeout`` seconds; it goes on.
+            TimeoutError: it has not ended after ``timeout`` seconds; it continues.
             RuntimeError: the step fails under the modes; nothing was switched.
         """
         self._thread.join(timeout)
@@ -156,7 +159,7 @@ class CompileAhead:
         try:
             try:
                 self._copy_next_step()
-            except (TypeError, MemoryError) as error:  # it cannot be pickled, or not held twice
+            except (TypeError, MemoryError) as error:  # it cannot be pickled, or does not fit twice
                 self._switch(f"compiled in this process: {error}")
                 return
             with self._living().timings.disturbed():
@@ -165,7 +168,7 @@ class CompileAhead:
             self._switch()
         except GivenUp:
             self._end("cancelled")
-        except Exception as error:  # noqa: BLE001 - whatever a model raises is told
+        except Exception as error:  # noqa: BLE001 - whatever a model raises is reported
             if self._end("failed", f"{error}; nothing was switched"):
                 log.warning("%s", self.problem)
                 reason = error.reason if isinstance(error, StepFailedError) else str(error)
@@ -200,7 +203,7 @@ class CompileAhead:
             self.problem, self.status = note, "switched"
 
     def _end(self, status: Status, problem: str = "") -> bool:
-        """Whether it was this that ended it."""
+        """End it with ``status``; return whether it was still compiling."""
         with self._turn:
             if self.status != "compiling":
                 return False
@@ -208,14 +211,15 @@ class CompileAhead:
             return True
 
     def _say_so(self, reason: str) -> None:
-        """In the status line too: a paused experiment would be drawn again for nothing else.
+        """Report ``reason`` in the status line too: nothing else redraws a paused experiment.
 
-        Only its first line: Dynamo's sentences go on for many, and `problem` has them all.
+        Only its first line is shown: Dynamo's messages have many lines, all of which are in
+        `problem`.
         """
         first, _, _ = reason.partition("\n")
         experiment = self._experiment()
         if experiment is not None:
-            with contextlib.suppress(RuntimeError):  # it was closed this very moment
+            with contextlib.suppress(RuntimeError):  # it was closed at this moment
                 experiment.say(f"{self.modes} was not switched to: {first.rstrip()}")
 
     def _on_event(self, event: Event) -> None:

@@ -1,10 +1,10 @@
-"""What compile would do to the next step of an experiment, found out in a process of its own.
+"""What compile would do to the next step of an experiment, determined in a separate process.
 
 Torch's own `torch._dynamo.explain` resets everything that was compiled in the process, and a real
 step under ``compile`` would have to be undone. So the next step (model with its weights, loss, one
-batch) is packed between two steps, and a fresh process computes it under the modes in question with
-the recorder listening. Here nothing is compiled, reset or run. Code that was compiled there lies in
-the same cache on disk, so a switch to the same modes finds it.
+batch) is packed between two steps, and a fresh process computes it under the given modes while the
+recorder listens. In this process nothing is compiled, reset or run. Code that was compiled there is
+stored in the same cache on disk, so a switch to the same modes finds it.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ if TYPE_CHECKING:
 
 PAYLOAD, RECORD, ERROR, LOG = "step.bin", "record.safetensors", "error.json", "log.txt"
 BEGUN = "begun.txt"
-"""Files of the folder that both processes share; the last says how many compilations have begun."""
+"""Files of the folder that both processes share; the last one contains how many compilations have
+begun."""
 PREFIX = "workbench-explain-"
 _LAYOUTS = ("ddp", "fsdp")
-"""How the tokens begin that start ranks: compile works within one."""
+"""Prefixes of the mode tokens that start ranks: compile works within one rank."""
 _GRACE_S = 2.0
 _LOOK_S = 0.1
 _END_LOOK_S = 0.01
@@ -53,15 +54,16 @@ _END_LOOK_S = 0.01
 def explain_step(
     experiment: Experiment, modes: str = "", trace: Path | None = None
 ) -> CompileRecord:
-    """The record of the next step of ``experiment`` under ``modes``, made by another process.
+    """Return the record of the next step of ``experiment`` under ``modes``, from another process.
 
     Args:
-        experiment: stays as it is; it waits only while its next step is copied.
-        modes: what to explain; ``""``: its own, with ``compile``.
+        experiment: the experiment, which is not changed; it waits only while its next step is
+            copied.
+        modes: the modes to explain; ``""`` for its own, with ``compile``.
         trace: an empty folder for torch's raw trace.
 
     Raises:
-        TypeError: a part of the step cannot go to another process; the message names it.
+        TypeError: a part of the step cannot be sent to another process; the message names it.
         ValueError: the modes are unknown, or do not compile.
         RuntimeError: the step failed there; the message says how.
     """
@@ -88,23 +90,23 @@ def explain_step(
 
 
 class StepFailedError(RuntimeError):
-    """The next step does not go through under the modes that were tried."""
+    """The next step fails under the modes that were tried."""
 
     def __init__(self, modes: str, reason: str) -> None:
         super().__init__(f"under {modes} the step fails: {reason}")
         self.reason = reason
-        """What was raised, without the modes."""
+        """The error message, without the modes."""
 
 
 class GivenUp(Exception):  # noqa: N818 - nothing went wrong
-    """Nobody waits for the answer any more."""
+    """The caller no longer waits for the answer."""
 
 
 def compiling_modes(experiment: Experiment, modes: str) -> str:
-    """``modes``, or those of ``experiment`` with ``compile``: what one process can explain.
+    """Return ``modes``, or those of ``experiment`` with ``compile``: what one process can explain.
 
     Raises:
-        ValueError: they are unknown, or do not compile.
+        ValueError: the modes are unknown, or do not compile.
     """
     tokens = [t for t in str(experiment.modeset).split("+") if not t.startswith(_LAYOUTS)]
     own = "+".join(tokens) or "fp32"
@@ -125,7 +127,7 @@ def pack_next_step(experiment: Experiment, modes: str, folder: Path) -> None:
     """Copy the next step into ``folder``, at a step boundary.
 
     Raises:
-        TypeError: a part of the step cannot go to another process; the message names it.
+        TypeError: a part of the step cannot be sent to another process; the message names it.
     """
     asked_from = Settings.current(experiment.device)
     between_steps(experiment, lambda step: _pack(step, modes, folder, asked_from))
@@ -146,10 +148,10 @@ def _pack(step: NextStep, modes: str, folder: Path, asked_from: Settings) -> Non
 def run_worker(
     folder: Path, trace: Path | None = None, is_given_up: Callable[[], bool] = lambda: False
 ) -> None:
-    """Run the worker to its end; when this is interrupted, nothing of it is left.
+    """Run the worker to its end; after an interrupt, nothing of it is left.
 
     Raises:
-        GivenUp: ``is_given_up`` said so.
+        GivenUp: ``is_given_up`` returned True.
     """
     command = [sys.executable, "-m", "workbench.dynamo.explain_program", str(folder)]
     env = {
@@ -157,7 +159,7 @@ def run_worker(
         "PYTHONPATH": python_path(),
         PARENT: str(os.getpid()),
         **Seal.of_this_process().to_hand_on(),
-        # compiling in threads of its own would start processes that outlive an interrupt
+        # compiling in its own threads would start processes that outlive an interrupt
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
     }
     if trace is not None:
@@ -185,15 +187,15 @@ def _end(group: Group) -> None:
 
 
 def begun_so_far(folder: Path) -> int:
-    """How many compilations the worker has begun."""
+    """Return how many compilations the worker has begun."""
     try:
         return int((folder / BEGUN).read_text(encoding="ascii"))
-    except (OSError, ValueError):  # none yet, or it is being written
+    except (OSError, ValueError):  # none yet, or the file is being written
         return 0
 
 
 def record_of(folder: Path, modes: str) -> CompileRecord:
-    """What the worker found.
+    """Return the record that the worker wrote.
 
     Raises:
         StepFailedError: the step failed there.

@@ -1,8 +1,8 @@
-"""What of all that was compiled belongs to one experiment, and under which modes it trained.
+"""Attribution of compilations to one experiment, and to the modes under which it trained.
 
-The recorder listens from when the first experiment is made, and as long as one is alive. So the
-report of an experiment covers all of its compilations, also those from before anybody asked. That
-of a `wb.Modes` begins when it is first asked for.
+The recorder listens from the creation of the first experiment, as long as one is alive. So the
+report of an experiment covers all of its compilations, including those before a report was
+requested. The report of a `wb.Modes` begins when it is first requested.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ _MOST_SWITCHES = 256
 
 @dataclass(frozen=True)
 class Switch:
-    """From here on steps were computed under these modes."""
+    """A change of modes: from here on, steps were computed under these modes."""
 
     step: int
     modes: str
     compiled: bool
     number: int
-    """Of the next compilation."""
+    """Number of the next compilation."""
     at: float
     """Unix time."""
 
 
 @dataclass
 class Watch:
-    """One experiment as the recorder sees it."""
+    """State of the recorder for one experiment."""
 
     first: int
-    """Number of the first compilation after it was made."""
+    """Number of the first compilation after the experiment was created."""
     num_before: int = 0
-    """Graphs of its regions that had been compiled when it began."""
+    """Number of graphs of its regions that were already compiled when this began."""
     switches: list[Switch] = field(default_factory=list[Switch])
     limits: list[Limit] = field(default_factory=list[Limit])
-    """Code of its regions that is compiled no more in this process, in order."""
+    """Code of its regions that is no longer compiled in this process, in order."""
     of_ranks: list[Limit] = field(default_factory=list[Limit])
-    """The same of the ranks that were started last."""
+    """The same for the ranks that were started last."""
     read: tuple[str, int] = ("", 0)
-    """Which file of ranks `of_ranks` was read from, and its time."""
+    """The file of ranks that `of_ranks` was read from, and its time stamp."""
 
     def switched(self, step: int, modes: str, *, compiled: bool) -> None:
-        """Note that modes changed; of very many the oldest but the first are forgotten."""
+        """Record a change of modes; of very many, the oldest except the first are dropped."""
         self.switches.append(Switch(step, modes, compiled, recorder().count, time.time()))
         if len(self.switches) > _MOST_SWITCHES:
             del self.switches[1]
@@ -71,7 +71,7 @@ _watches: weakref.WeakKeyDictionary[Experiment, Watch] = weakref.WeakKeyDictiona
 
 
 def watch(experiment: Experiment) -> Watch:
-    """Listen while ``experiment`` is alive, from now on; the watch there is when called again."""
+    """Listen while ``experiment`` is alive, from now on; returns the existing watch, if any."""
     known = _watches.get(experiment)
     if known is not None:
         return known
@@ -106,10 +106,10 @@ def watch(experiment: Experiment) -> Watch:
 
 
 def limits_of(experiment: Experiment) -> list[Limit]:
-    """What is compiled no more of what ``experiment`` trains now: Dynamo's limit was reached.
+    """Return the code that ``experiment`` trains and that reached Dynamo's recompile limit.
 
-    Asked as often as a panel is drawn; it costs next to nothing where there is none. What the ranks
-    told is read where they have told more.
+    This is called each time a panel is drawn; it costs next to nothing if there is none. The
+    reports of ranks are read again if they have changed.
     """
     modeset = experiment.modeset
     made = _watches.get(experiment)
@@ -125,7 +125,7 @@ def limits_of(experiment: Experiment) -> list[Limit]:
 
 
 def _ranks_compiled(made: Watch) -> bool:
-    """Whether ranks may have told something since they were last looked for."""
+    """Whether ranks may have reported something since they were last checked."""
     return any(switch.compiled for switch in made.switches[-2:])
 
 
@@ -146,19 +146,19 @@ def _note(experiment: Experiment, limit: Limit) -> None:
 
 
 def is_watched(experiment: Experiment) -> bool:
-    """Whether what it compiled so far was listened to."""
+    """Whether the recorder has listened to what it compiled."""
     return experiment in _watches
 
 
 def compilations_of(experiment: Experiment) -> list[Compilation]:
-    """What was compiled of its model since it was made, by ranks too, oldest first."""
+    """Return what was compiled of its model since it was created, by ranks too, oldest first."""
     here = _owned(watch(experiment).first, experiment.id)
     ranks = compilations_of_ranks(experiment.path / "parallel")
     return sorted([*here, *ranks], key=lambda one: one.started)
 
 
 def watch_modes(modes: Modes) -> Watch:
-    """Listen while ``modes`` is alive, from now on; the watch there is when called again."""
+    """Listen while ``modes`` is alive, from now on; returns the existing watch, if any."""
     known = _of_modes.get(modes)
     if known is None:
         before = sum(map(_num_compiled, modes.models))
@@ -169,12 +169,12 @@ def watch_modes(modes: Modes) -> Watch:
 
 
 def compilations_of_modes(modes: Modes) -> list[Compilation]:
-    """What was compiled of its models since `watch_modes`, oldest first."""
+    """Return what was compiled of its models since `watch_modes`, oldest first."""
     return _owned(watch_modes(modes).first, id_of(modes))
 
 
 def _num_compiled(model: nn.Module) -> int:
-    """Graphs of the regions of ``model`` that this process has compiled; at least so many."""
+    """Return how many graphs of the regions of ``model`` this process compiled, at least."""
     return sum(map(num_variants, regions_of(model)))
 
 

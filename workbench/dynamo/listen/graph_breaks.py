@@ -1,9 +1,9 @@
-"""A graph break as Dynamo tells it, taken apart: the user's line, the reason, the hints.
+"""A graph break as Dynamo reports it, parsed into the user's line, the reason, the hints.
 
 Dynamo logs one text per break (``torch/_dynamo/symbolic_convert.py``, ``exc.py:
 format_graph_break_message``): the line it stopped at, the reason with explanation, hints and a
-link, the stack of the user's frames, and its own traceback. A break inside a library belongs to
-the innermost line of the user's that led there.
+link, the stack of the user's frames, and its own traceback. A break inside a library belongs to the
+innermost line of the user's code that led there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from workbench.experiment.state.user_code import is_user_file
 
 Place = tuple[str, int, str]
-"""File, line from 1, function."""
+"""File, line (counted from 1), function."""
 
 _FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>.+)$', re.MULTILINE)
 _STOPPED = re.compile(r"^Graph break in user code at (?P<file>.+):(?P<line>\d+)$", re.MULTILINE)
@@ -42,7 +42,7 @@ class Break:
 
 
 def read_break(text: str) -> Break:
-    """The break that Dynamo's text tells of."""
+    """Parse Dynamo's text about a break."""
     stack = _STACK.search(text)
     told = text[: stack.start()] if stack else _before_traceback(text)
     reason = _REASON.search(told)
@@ -56,7 +56,7 @@ def read_break(text: str) -> Break:
 
 
 def read_reason(body: str, place: Place | None, *, skipped: bool) -> Break:
-    """A break by the message of Dynamo's error alone."""
+    """Parse a break from the message of Dynamo's error alone."""
     hints = (_plain(found["text"]) for found in _HINT.finditer(body))
     explanation = _EXPLANATION.search(body)
     link = _LINK.search(body)
@@ -76,7 +76,7 @@ def _before_traceback(text: str) -> str:
 
 
 def _title(body: str) -> str:
-    """The line above the explanation, else the first; with what was raised, where that follows."""
+    """Return the line above the explanation, else the first; with what was raised, if given."""
     before = body.partition("\n  Explanation:")[0]
     lines = [line.strip() for line in before.strip().splitlines() if line.strip()]
     if not lines:
@@ -92,7 +92,7 @@ def _plain(text: str) -> str:
 
 
 def _place(frames: str, stopped: re.Match[str] | None) -> Place | None:
-    """The innermost line of the user's, else where Dynamo stopped."""
+    """Return the innermost line of the user's code, else where Dynamo stopped."""
     places = [(f["file"], int(f["line"]), f["name"]) for f in _FRAME.finditer(frames)]
     own = [place for place in places if is_user_file(place[0])]
     if own:

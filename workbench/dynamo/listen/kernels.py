@@ -1,16 +1,16 @@
-"""The kernels in a module that Inductor generated: source, what each fused, how often it runs.
+"""Kernels of a module that Inductor generated: source, what each fused, how often it runs.
 
 Inductor writes one Python module per graph: kernels as strings, then a ``call`` that allocates
-buffers and launches them. It says which operations a kernel fused
+buffers and launches them. It reports which operations a kernel fused
 
-- in its provenance (``INDUCTOR_PROVENANCE``), complete, where the user has turned that on: it is
-  off by default, and turning it on would change the keys of the cache on disk;
+- in its provenance (``INDUCTOR_PROVENANCE``), complete, if the user has turned that on: it is off
+  by default, and turning it on would change the keys of the cache on disk;
 - in a comment, ``Original ATen: [aten.t, aten.mm]``, above Triton kernels and library calls;
 - in the kernel's name, ``cpp_fused_gelu_native_layer_norm_0``: the original ATen operations in
   alphabetical order, ten at most (``torch/_inductor/utils.py: get_fused_kernel_name``).
 
-The first of these that is there is used. After a hit in the cache on disk the module's text is told
-again, so kernels are known then too.
+The first of these that exists is used. After a hit in the cache on disk the module's text is
+reported again, so kernels are known then too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 MOST_NAMED = 10
-"""Operations in a kernel's name, at most (``torch._inductor.config.kernel_name_max_ops``)."""
+"""Maximum number of operations in a kernel's name
+(``torch._inductor.config.kernel_name_max_ops``)."""
 
 _KIND = re.compile(r"^# AOT ID: \['\w*?_?(?P<kind>forward|backward|inference)'\]", re.MULTILINE)
 _KERNEL = re.compile(
@@ -37,7 +38,7 @@ _LIBRARY = re.compile(
 _ORIGINAL = re.compile(r"^\s*# .*Original ATen: \[(?P<ops>[^\]]*)\]")
 _FUSED = re.compile(r"^(?:cpp|triton)_(?:\w{3}_)?fused_(?P<ops>.+?)_?\d+$")
 _NO_KERNEL = ("torch.ops.inductor.", "aten.empty")
-"""Calls that allocate or alias only."""
+"""Calls that only allocate or alias."""
 _LANGUAGES = {"cpp_pybinding": "C++", "cpp": "C++", "triton": "Triton"}
 
 
@@ -62,19 +63,19 @@ class Module:
 
     @property
     def launches(self) -> int:
-        """Kernels and library functions that one run of it calls."""
+        """Number of kernels and library functions that one run of it calls."""
         return sum(kernel.launches for kernel in self.kernels)
 
 
 def read_module(
     text: str, names: frozenset[str], provenance: Mapping[str, Sequence[str]] | None = None
 ) -> Module:
-    """The kernels in ``text``, in the order of their definition, library functions after them.
+    """Read the kernels in ``text``, in the order of their definition, then library functions.
 
     Args:
         text: the module that Inductor generated.
-        names: all operations that there are, without namespace and overload.
-        provenance: kernel -> the operations it was fused from, where Inductor keeps it.
+        names: all existing operations, without namespace and overload.
+        provenance: kernel -> the operations it was fused from, if Inductor keeps it.
     """
     kind = _KIND.search(text)
     lines = _body(text)
@@ -87,7 +88,7 @@ def read_module(
 
 
 def _body(text: str) -> list[str]:
-    """The lines of all functions that launch kernels."""
+    """Return the lines of all functions that launch kernels."""
     lines: list[str] = []
     for found in _CALL.finditer(text):
         indent = found["indent"]
@@ -133,7 +134,7 @@ def _operations(
 
 
 def _comment_above(text: str, start: int) -> str:
-    """The comment line about operations right above a definition, or ``""``."""
+    """Return the comment line about operations right above a definition, or ``""``."""
     for line in reversed(text[max(0, start - 20_000) : start].splitlines()):
         if not line.startswith("#"):
             return ""
@@ -143,7 +144,7 @@ def _comment_above(text: str, start: int) -> str:
 
 
 def _library_calls(lines: Sequence[str]) -> list[Kernel]:
-    """One entry for every function with the operations it stands for."""
+    """Return one entry for every library function, with the operations it stands for."""
     counted: Counter[tuple[str, tuple[str, ...]]] = Counter()
     operations: tuple[str, ...] = ()
     for line in lines:
@@ -166,10 +167,10 @@ def _listed(text: str) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def split_name(text: str, names: frozenset[str]) -> tuple[str, ...]:
-    """The operations in ``gelu_native_layer_norm``: fewest, in alphabetical order; () for none.
+    """Split ``gelu_native_layer_norm`` into operations: fewest, in alphabetical order; () for none.
 
-    Names of operations hold underscores themselves, so a name is read as the fewest operations
-    that it can be: ``native_layer_norm_backward`` is one, not two.
+    Names of operations contain underscores themselves, so a name is read as the smallest possible
+    number of operations: ``native_layer_norm_backward`` is one, not two.
     """
     parts = text.split("_")
     best: list[tuple[str, ...] | None] = [(), *(None for _ in parts)]

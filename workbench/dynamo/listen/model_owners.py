@@ -1,6 +1,6 @@
-"""Who trains the models of this process.
+"""Owners of the models of this process: what trains each of them.
 
-Experiments do, `wb.Modes` that a report was asked of, and a rank
+Owners are experiments, `wb.Modes` for which a report was requested, and a rank
 (`workbench.dynamo.listen.rank_reports`).
 """
 
@@ -24,7 +24,7 @@ _modes: weakref.WeakKeyDictionary[Modes, str] = weakref.WeakKeyDictionary()
 
 
 def id_of(modes: Modes) -> str:
-    """What the compilations of the models of ``modes`` go by from now on."""
+    """Return the owner id of the compilations of the models of ``modes`` from now on."""
     known = _modes.get(modes)
     if known is None:
         known = _modes[modes] = f"modes-{next(_numbers)}"
@@ -32,12 +32,12 @@ def id_of(modes: Modes) -> str:
 
 
 def own(model: nn.Module, owner: str) -> None:
-    """Have the compilations of ``model`` go by ``owner``, while it lives."""
+    """Attribute the compilations of ``model`` to ``owner``, while the model is alive."""
     _models[model] = owner
 
 
 def owners() -> Iterator[tuple[str, nn.Module]]:
-    """Id of every owner with each model of its."""
+    """Yield the id of every owner with each of its models."""
     for experiment in experiments():
         yield experiment.id, experiment.model
     for modes, own_id in list(_modes.items()):

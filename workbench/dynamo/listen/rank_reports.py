@@ -1,8 +1,8 @@
-"""What ranks of a parallel training compiled, for the report of its experiment.
+"""Compilations of the ranks of a parallel training, for the report of its experiment.
 
-Every rank compiles for itself, and all of them the same but for their part of the data. Rank 0
-listens as the kernel does, and keeps what it heard in a file beside its other reports; the kernel
-makes one report of that and of its own.
+Every rank compiles for itself, and all ranks compile the same except for their part of the data.
+Rank 0 listens as the kernel does, and stores what it recorded in a file next to its other reports;
+the kernel combines that and its own recordings in one report.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from workbench.parallel.rank.rank import Rank
 
 COMPANION = __name__
-"""What rides along with ranks that compile (`workbench.parallel.exchange.files.Job`)."""
+"""Companion module of ranks that compile (`workbench.parallel.exchange.files.Job`)."""
 _FILE = "rank-0.compiled.json"
 _EVERY_S = 1.0
 _OWNER = "rank"
@@ -36,13 +36,13 @@ log = logging.getLogger("workbench")
 
 
 def companions(training: Training) -> tuple[str, ...]:
-    """What is to ride along with the ranks of ``training``."""
+    """Return the companion modules of the ranks of ``training``."""
     return (COMPANION,) if training.modeset.compiled else ()
 
 
 @contextmanager
 def accompany(rank: Rank) -> Generator[None]:
-    """While inside, rank 0 writes down what it compiles, about once a second."""
+    """Write what rank 0 compiles inside the block to its file, about once a second."""
     if not rank.leads:
         yield
         return
@@ -59,7 +59,7 @@ def accompany(rank: Rank) -> Generator[None]:
             _write(path, recorder, seal)
             told = heard
         except Exception:
-            # a full disk, or what torch tells in an unknown form: no fault of the training
+            # a full disk, or an unknown format of torch's trace: not an error of the training
             log.exception("what rank 0 compiled could not be written to %s", path)
 
     def tell_on() -> None:
@@ -78,11 +78,11 @@ def accompany(rank: Rank) -> Generator[None]:
 
 
 def compilations_of_ranks(folder: Path, *, newest: bool = False) -> list[Compilation]:
-    """What ranks of an experiment compiled, oldest stretch first; ``folder`` has its stretches.
+    """Return what ranks of an experiment compiled, session by session, the oldest first.
 
     Args:
-        folder: of all stretches.
-        newest: give those of the last stretch alone.
+        folder: the folder of all sessions.
+        newest: whether to return only those of the last session.
     """
     stretches = _stretches(folder)
     return [
@@ -93,7 +93,7 @@ def compilations_of_ranks(folder: Path, *, newest: bool = False) -> list[Compila
 
 
 def ranks_wrote(folder: Path) -> tuple[str, int]:
-    """Name of the last stretch, and when it told last what it compiled (ns); 0: not yet."""
+    """Return the name of the last session, and when its file was written (ns); 0 if not yet."""
     stretches = _stretches(folder)
     if not stretches:
         return "", 0
@@ -113,7 +113,7 @@ def _write(path: Path, recorder: Recorder, seal: Seal) -> None:
 
 
 def _plain(one: Compilation) -> dict[str, Any]:
-    """Without what was read of generated code, which is read again."""
+    """Return it without what was parsed from generated code, which is parsed again."""
     generated = [replace(made, module=None) for made in one.generated]
     return {**asdict(replace(one, generated=generated, caches=Counter())), "caches": one.caches}
 
@@ -122,7 +122,7 @@ def _read(path: Path) -> Iterator[Compilation]:
     seal = Seal.of_this_process().of_no_session
     try:
         told: list[dict[str, Any]] = seal.read_json(path, _FILE)
-    except OSError:  # none was compiled, the run's folder is gone, or somebody else wrote it
+    except OSError:  # nothing was compiled, the run's folder is gone, or another user wrote it
         return
     for one in told:
         yield _compilation(one, path.parent.name)
@@ -130,7 +130,7 @@ def _read(path: Path) -> Iterator[Compilation]:
 
 def _compilation(told: Mapping[str, Any], stretch: str) -> Compilation:
     fields: dict[str, Any] = {
-        "number": -1,  # no number of this process: who counts goes by the time
+        "number": -1,  # no number of this process: the order is given by time
         "region": _region(told["region"], stretch),
         "place": _place(told["place"]),
         "caches": Counter(told["caches"]),
@@ -142,7 +142,7 @@ def _compilation(told: Mapping[str, Any], stretch: str) -> Compilation:
 
 
 def _region(told: Mapping[str, Any] | None, stretch: str) -> Region | None:
-    """Known by its stretch too: another process may have given the same name to another region."""
+    """Include the session in its key: another process may use the same name for another region."""
     if told is None:
         return None
     file, name, line = told["key"]

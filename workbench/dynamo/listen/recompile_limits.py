@@ -1,9 +1,9 @@
-"""Dynamo's limit of recompiles: what reached it, how often it was compiled, and why once more.
+"""Dynamo's limit of recompiles: what reached it, how often it was compiled, and why again.
 
-A piece of code is compiled anew for every call that no variant fits, up to a limit. What fits none
-runs as Python from then on, and torch says so in a warning on stderr alone (``convert_frame.py:
-_compile``). It is told as a break too, so it is in every report; here it becomes the sentence that
-an experiment notes, and what the toggle shows.
+A piece of code is compiled again for every call that no compiled variant fits, up to a limit. A
+call that fits none runs as Python from then on, and torch reports this only in a warning on stderr
+(``convert_frame.py: _compile``). It is reported as a break too, so it is in every report; here it
+becomes the sentence that an experiment notes, and the text that the toggle shows.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ _SETTING = re.compile(r"exceeding the (?P<name>\w+) .*\(currently set to (?P<cou
 
 @dataclass(frozen=True)
 class Limit:
-    """A piece of code that is compiled no more."""
+    """A piece of code that is no longer compiled."""
 
     region: str
-    """Name of the region's code object, which a module that is compiled by it goes by."""
+    """Name of the region's code object, by which a module that uses it is identified."""
     code: str
     """``forward of layers.0 and layers.1 (Block)``"""
     place: Place | None
     setting: str
     """``recompile_limit`` or ``accumulated_recompile_limit``"""
     count: int
-    """Its value: how many variants are kept. 0 where Dynamo did not say."""
+    """Value of the setting: how many variants are kept; 0 if Dynamo did not report it."""
     why: str
-    """What the last call had that fits no variant, in a sentence; empty where that is unknown."""
+    """Why the last call fits no variant, in a sentence; empty if unknown."""
     remedy: str
 
     @property
     def summary(self) -> str:
-        """For a badge: ``forward of Net was compiled 8 times: The type of x is another.``."""
+        """Text for a badge: ``forward of Net was compiled 8 times: The type of x is another.``."""
         times = f"{self.count} times" if self.count else "as often as it may be"
         return f"{self.code} was compiled {times}" + (f": {self.why}" if self.why else "")
 
     @property
     def sentence(self) -> str:
-        """What a person should know of it, with what to do."""
+        """What the user should know about it, with what to do."""
         at = f" at {source_line(*self.place).label}" if self.place is not None else ""
         times = f"{self.count} times" if self.count else "as often as it may be"
         setting = f"torch._dynamo.config.{self.setting}" if self.setting else "Dynamo's limit"
@@ -64,7 +64,7 @@ class Limit:
 
 
 def limits_in(compilations: Iterable[Compilation]) -> list[Limit]:
-    """Those of ``compilations`` that reached the limit, each piece of code once, in their order."""
+    """Return the limits that ``compilations`` reached, each piece of code once, in their order."""
     found: dict[tuple[str, str, Place | None], Limit] = {}
     for one in compilations:
         for broken in one.breaks:
@@ -75,7 +75,7 @@ def limits_in(compilations: Iterable[Compilation]) -> list[Limit]:
 
 
 def limit_of(compilation: Compilation, broken: Break) -> Limit:
-    """The limit that ``broken``, a break for `REASON`, is about."""
+    """Return the limit that ``broken``, a break for `REASON`, is about."""
     region = compilation.region
     of = f" of {region.label}" if region is not None and region.cls else ""
     setting = _SETTING.search(broken.explanation)

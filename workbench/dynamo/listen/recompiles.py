@@ -1,9 +1,9 @@
-"""Why a variant did not fit: Dynamo's failed guard, in words, and what can be done about it.
+"""Why a compiled variant did not fit: Dynamo's failed guard in words, and what to do about it.
 
-Dynamo names one guard for every variant that there was (``torch/_dynamo/guards.py:
+Dynamo names one guard for every variant that existed (``torch/_dynamo/guards.py:
 get_guard_fail_reason``): ``0/1: tensor 'x' size mismatch at index 0. expected 4, actual 5``, with
-the line of the user's behind ``#`` and a stack below, where it knows them. Wordings come from
-``torch/csrc/dynamo/guards.cpp``; one that is not known is shown as it is.
+the user's line after ``#`` and a stack below, if it knows them. Wordings come from
+``torch/csrc/dynamo/guards.cpp``; one that is not known is shown unchanged.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class Reason:
     words: str
     remedy: str
     guard: str
-    """Without the variant's id and the line it comes from."""
+    """The guard without the variant's id and the line it comes from."""
     place: Place | None
 
 
 def explain(reason: str, parameters: Sequence[str] = (), module: str = "module") -> Reason:
-    """What Dynamo's ``reason`` says.
+    """Explain Dynamo's ``reason``.
 
     Args:
         reason: one entry of ``recompile_reasons``.
-        parameters: names of the region's positional arguments, where they are passed as ``args``.
-        module: the local that holds the module, ``self`` in its forward.
+        parameters: names of the region's positional arguments, if they are passed as ``args``.
+        module: name of the local variable that holds the module, ``self`` in its forward.
     """
     told = _ID.sub("", reason.strip())
     head, _, stack = told.partition("\nUser stack trace:")
@@ -61,7 +61,7 @@ def explain(reason: str, parameters: Sequence[str] = (), module: str = "module")
 
 
 def _named(guard: str, parameters: Sequence[str]) -> str:
-    """The guard with ``args[0]`` called what the forward calls it."""
+    """Return the guard with ``args[0]`` replaced by the forward's name for it."""
 
     def name(found: re.Match[str]) -> str:
         index = int(found[1])
@@ -82,7 +82,7 @@ def _in_words(guard: str, told: str, module: str) -> tuple[str, str]:
 
 
 def _changed(what: str, value: str, told: str, module: str) -> tuple[str, str]:
-    """An attribute, an argument or a global that is not what it was."""
+    """Describe an attribute, an argument or a global that has changed."""
     if what.endswith(".training"):
         now = "evaluation" if value == "True" else "training"
         return f"The model went to {now} mode ({what} was {value}).", _EVAL
@@ -156,7 +156,7 @@ _DTYPES = {
     "Int": "int32",
     "Bool": "bool",
 }
-"""torch's names of dtypes in C++, and in Python."""
+"""Names of dtypes in torch's C++, and in Python."""
 _EQUAL = re.compile(r"^(?P<what>[\w.\[\]'\"]+) == (?P<value>.+)$", re.DOTALL)
 _KNOWN: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], tuple[str, str]]], ...] = (
     (

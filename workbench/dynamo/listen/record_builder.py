@@ -1,4 +1,4 @@
-"""Makes a `CompileRecord` of the compilations that the recorder kept."""
+"""Builds a `CompileRecord` from the compilations that the recorder kept."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _COUNTERS = ("autograd_hits", "autograd_misses", "fx_hits", "fx_misses")
 
 @dataclass(frozen=True)
 class About:
-    """What a record is of."""
+    """Description of what was recorded."""
 
     title: str
     model: str = ""
@@ -49,12 +49,12 @@ class About:
 def build_record(
     compilations: Sequence[Compilation], about: About, recorder: Recorder
 ) -> CompileRecord:
-    """All of ``compilations`` as one record.
+    """Return all of ``compilations`` as one record.
 
     Args:
         compilations: oldest first.
         about: title, model and experiment.
-        recorder: what kept them, for what it had to drop or could not read.
+        recorder: the recorder that kept them, for what it had to drop or could not read.
     """
     tables = _Tables()
     rows = [tables.row(one) for one in compilations]
@@ -84,7 +84,7 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 class _Tables:
-    """The tables of a record while they grow, one compilation after the other."""
+    """The tables of a record while they grow, one compilation after another."""
 
     def __init__(self) -> None:
         self.strings: dict[str, int] = {"": 0}
@@ -99,7 +99,7 @@ class _Tables:
         self._rows = 0
 
     def row(self, one: Compilation) -> dict[str, Any]:
-        """The columns of one compilation; what it holds goes to the other tables."""
+        """Return the columns of one compilation; its parts are added to the other tables."""
         region = self._region(one.region)
         key = (region, one.place)
         variant = self._variants[key] = self._variants.get(key, -1) + 1 if one.reasons else 0
@@ -129,7 +129,7 @@ class _Tables:
         }
 
     def finished_regions(self) -> Iterable[CompiledRegion]:
-        """Every region with its totals."""
+        """Return every region with its totals."""
         for row, region in self._regions.values():
             graphs = self._graphs.get(row, ())
             yield CompiledRegion(
@@ -143,7 +143,7 @@ class _Tables:
             )
 
     def finished_breaks(self) -> Iterable[GraphBreak]:
-        """Every break once, with how many compilations met it."""
+        """Return every break once, with the number of compilations that met it."""
         for (region, place, _), (found, count) in self._breaks.items():
             yield GraphBreak(
                 region=region,
@@ -178,13 +178,13 @@ class _Tables:
         )
 
     def _kernels(self, one: Compilation) -> dict[bool, int]:
-        """Add the kernels; returns how many are launched by the forward and by the backward."""
+        """Add the kernels; return the number of launches of the forward and of the backward."""
         launches: dict[bool, int] = {}
         for generated in one.generated:
             if not generated.text:
                 continue
             module = _module(generated)
-            # DDP has a graph compiled in parts, each with a forward and a backward
+            # DDP makes torch compile a graph in parts, each with a forward and a backward
             launches[module.backward] = launches.get(module.backward, 0) + module.launches
             for kernel in module.kernels:
                 made = _kernel(kernel, self._rows, generated, backward=module.backward)
@@ -222,7 +222,7 @@ def _module(generated: Generated) -> Module:
 
 
 def _provenance(generated: Generated) -> dict[str, list[str]]:
-    """Kernel -> the operations behind the nodes it was fused from, each once."""
+    """Return, for each kernel, the operations behind the nodes it was fused from, each once."""
     return {
         kernel: list(dict.fromkeys(_LAST_NUMBER.sub("", node) for node in nodes))
         for kernel, nodes in generated.provenance.items()
@@ -235,7 +235,7 @@ def _event(counter: str) -> str:
 
 
 def _seconds(told: Mapping[str, float]) -> dict[str, float]:
-    """Times that exclude each other, of times that include each other."""
+    """Convert times that include each other to times that do not."""
     behind = told["autograd"] + told["backward"]
     return {
         "dynamo_s": max(0.0, told["dynamo"] - told["autograd"]),
@@ -268,7 +268,7 @@ def _switches(
 
 
 def _is_after(switch: Switch | None, one: Compilation) -> bool:
-    """By its number; what another process compiled has none of this one, and goes by the time."""
+    """Compare by number; what another process compiled has none here, and is compared by time."""
     if switch is None:
         return False
     return one.started >= switch.at if one.number < 0 else one.number >= switch.number

@@ -1,15 +1,15 @@
-"""Listens to torch's structured trace and keeps what was compiled, as plain facts.
+"""Recorder of torch's structured trace, which keeps what was compiled, as plain facts.
 
-One listener per process is a handler of the trace logger. Torch tells a handler everything while it
-compiles and nothing at any other time, so a step that finds its compiled code costs nothing. A
-``TORCH_TRACE`` of the user's is a handler of its own, and each is told the same.
+One listener per process is a handler of the trace logger. Torch reports everything to a handler
+while it compiles and nothing at any other time, so a step that finds its compiled code costs
+nothing. A ``TORCH_TRACE`` of the user's has a handler of its own, and both receive the same events.
 
-A compile id (``3/1``) is used again after `torch.compiler.reset`, so a compilation is the newest
-one of its id; several may be under way at once on different threads. Backward may be compiled
-later than forward, under the same id, in the thread of autograd.
+A compile id (``3/1``) is reused after `torch.compiler.reset`, so an event belongs to the newest
+compilation with its id; several may be under way at once on different threads. Backward may be
+compiled later than forward, under the same id, in autograd's thread.
 
 Memory is bounded: at most `MOST_COMPILATIONS` are kept, and `MOST_CODE` characters of generated
-code; what is dropped is counted.
+code; dropped items are counted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from workbench.torch_private.dynamo import RESUMED, TRACE_LOGGER, Traced, being_
 MOST_COMPILATIONS = 1024
 MOST_CODE = 32 << 20
 _MOST_TOLD = 64
-"""Breaks, generated modules and failed guards that are kept of one compilation."""
+"""Maximum number of breaks, of generated modules and of failed guards kept per compilation."""
 _RESUMED = re.compile(rf"^{RESUMED}(?P<name>.+)_at_(?P<line>\d+)(?:_\d+)?$")
 _CACHES = ("fx_graph_cache_", "fx_graph_bundled_cache_", "aotautograd_cache_")
 _TIMES = {
@@ -43,8 +43,8 @@ _TIMES = {
     "inductor": "inductor_cumulative_compile_time_us",
     "compiler": "triton_compile_time_us",
 }
-"""Fields of `torch._dynamo.utils.CompilationMetrics`; each includes the ones below it. The last
-counts all waiting for compiled kernels, g++'s too."""
+"""Fields of `torch._dynamo.utils.CompilationMetrics`; each includes the ones below it. The last one
+counts all waiting for compiled kernels, including those of g++."""
 
 
 @dataclass
@@ -55,22 +55,22 @@ class Generated:
     from_cache: bool = False
     provenance: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     module: Module | None = None
-    """What was read of it, once somebody asked."""
+    """The parsed module, once it was requested."""
 
 
 @dataclass
 class Compilation:
-    """One function compiled for one set of guards, as far as it was told."""
+    """One function compiled for one set of guards, as far as torch reported it."""
 
     number: int
     compile_id: str
     region: Region | None
     place: Place | None
     receiver: str
-    """Its first argument, ``self`` in a forward."""
+    """Name of its first argument, ``self`` in a forward."""
     started: float = field(default_factory=time.time)
     running: bool = False
-    """Whether Dynamo has said that it began."""
+    """Whether Dynamo has reported that it began."""
     operations: int = 0
     guards: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_TIMES, 0.0))
@@ -82,7 +82,7 @@ class Compilation:
 
     @property
     def code_name(self) -> str:
-        """The piece of code as a person would call it: ``forward, from line 22 on``."""
+        """The piece of code as a user would call it: ``forward, from line 22 on``."""
         if self.place is None:
             return ""
         file, _, name = self.place
@@ -93,7 +93,7 @@ class Compilation:
 
     @property
     def code_place(self) -> Place | None:
-        """Where it is in the user's code: of a region of ours, the forward that it calls."""
+        """Where it is in the user's code: for a region of ours, the forward that it calls."""
         own = self.place is not None and is_own_file(self.place[0])
         return self.region.place if own and self.region is not None else self.place
 
@@ -104,11 +104,11 @@ class Recorder(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
         self.dropped = 0
-        """Compilations that are not kept any more."""
+        """Number of compilations that are no longer kept."""
         self.faults: Counter[str] = Counter()
-        """What of torch's trace could not be read, and how often."""
+        """What could not be read from torch's trace, and how often."""
         self.heard = 0
-        """Events so far."""
+        """Number of events so far."""
         self.on_break: list[Callable[[Compilation, Break], None]] = []
         """Called with each break that is kept, on the thread that compiles."""
         self._kept: deque[Compilation] = deque()
@@ -117,7 +117,7 @@ class Recorder(logging.Handler):
         self._code = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take one event; a fault of ours is noted and never the user's error."""
+        """Process one event; an internal error is recorded and never raised to the user."""
         try:
             event = traced(record)
             if event is not None:
@@ -128,11 +128,11 @@ class Recorder(logging.Handler):
 
     @property
     def count(self) -> int:
-        """Compilations that were begun so far."""
+        """Number of compilations that were begun so far."""
         return self._count
 
     def compilations(self, first: int, end: int | None = None) -> list[Compilation]:
-        """Those numbered from ``first`` up to, not including, ``end``, oldest first."""
+        """Return those numbered from ``first`` up to, not including, ``end``, oldest first."""
         self.acquire()
         try:
             kept = list(self._kept)
@@ -164,7 +164,7 @@ class Recorder(logging.Handler):
                 pass
 
     def _of(self, event: Traced, *, new: bool = False) -> Compilation:
-        """The compilation that an event is about: a new one where it begins or is unknown."""
+        """Return the compilation of an event: a new one if it begins or is unknown."""
         found = self._newest.get(event.compile_id)
         if found is None or (new and found.running):
             return self._open(event)
@@ -211,7 +211,7 @@ class Recorder(logging.Handler):
 
 
 def _add(known: list[Any], item: Any) -> bool:
-    """Whether there was room for it."""
+    """Append if there is room; return whether there was."""
     has_room = len(known) < _MOST_TOLD
     if has_room:
         known.append(item)
@@ -236,7 +236,7 @@ def _read_provenance(compilation: Compilation, payload: str) -> None:
 
 
 def _read_cache(compilation: Compilation, kind: str) -> None:
-    """Count a look-up; a hit follows the code that it brought."""
+    """Count a look-up; a hit is reported after the code that was loaded."""
     name, _, state = kind.rpartition("_")
     cache = "autograd" if name.startswith("aotautograd") else "fx"
     compilation.caches[f"{cache}_{state}"] += 1
@@ -245,7 +245,7 @@ def _read_cache(compilation: Compilation, kind: str) -> None:
 
 
 def _read_metrics(compilation: Compilation, told: Mapping[str, Any]) -> Break | None:
-    """Add what a forward's or a backward's metrics say; gives why it was given up, if it was."""
+    """Add the metrics of a forward or backward; return why it was given up, if it was."""
     for name, key in _TIMES.items():
         compilation.seconds[name] += (told.get(key) or 0) / 1e6
     if told.get("is_forward") is False:
@@ -264,12 +264,12 @@ def _read_metrics(compilation: Compilation, told: Mapping[str, Any]) -> Break | 
 _recorder: Recorder | None = None
 _users = 0
 _guard = threading.RLock()
-"""Taken by a finalizer too, which may run in a thread that holds it."""
+"""Reentrant, because a finalizer takes it too, which may run in a thread that holds it."""
 
 
 def recorder() -> Recorder:
-    """The one recorder of this process; it listens while somebody holds it (`listen`)."""
-    global _recorder  # noqa: PLW0603 - one per process, made when first asked for
+    """Return the only recorder of this process; it listens while there are users (`listen`)."""
+    global _recorder  # noqa: PLW0603 - one per process, made on first use
     with _guard:
         if _recorder is None:
             _recorder = Recorder()
@@ -277,8 +277,8 @@ def recorder() -> Recorder:
 
 
 def listen() -> Recorder:
-    """Have the recorder listen until `unlisten` was called as often; returns it."""
-    global _users  # noqa: PLW0603 - how many hold the one recorder
+    """Make the recorder listen until `unlisten` has been called as often; returns it."""
+    global _users  # noqa: PLW0603 - number of users of the one recorder
     found = recorder()
     with _guard:
         _users += 1

@@ -1,10 +1,10 @@
-"""Whose a compilation is: the region, the modules that share it, who trains them.
+"""Owner of a compilation: the region, the modules that share it, what trains them.
 
-Asked on the thread that compiles, at the start of a compilation, while the function and its
-arguments lie on the stack. Only names are kept.
+Determined on the thread that compiles, at the start of a compilation, while the function and its
+arguments are on the stack. Only names are kept.
 
 `workbench.modes.compile.mode` gives every region a code object with a name of its own; other code
-that a person hands to `torch.compile` is known by file, line and name.
+that the user passes to `torch.compile` is identified by file, line and name.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from workbench.dynamo.listen.graph_breaks import Place
 
 _LISTED = 2
-"""Modules that a label names before it counts the others."""
+"""Number of modules that a label names before it only counts the others."""
 
 
 @dataclass(frozen=True)
 class Region:
-    """What one `torch.compile` is about."""
+    """What one `torch.compile` call compiles."""
 
     key: tuple[str, str, int]
-    """File, name and first line of its code object: which region it is in this process."""
+    """File, name and first line of its code object, which identify the region in this process."""
     cls: str
     paths: tuple[str, ...]
     place: Place | None
-    """Its forward, or the function."""
+    """Place of its forward, or of the function."""
     parameters: tuple[str, ...]
-    """What the forward calls its arguments, where the compiled code calls them ``args``."""
+    """The forward's names of its arguments, which the compiled code calls ``args``."""
     function: str
     owner: str
     """Id of the experiment or the `wb.Modes` whose model it is part of, or ``""``."""
@@ -65,7 +65,7 @@ class Region:
 
 
 def region_of(compiling: Compiling) -> Region:
-    """The region that is being compiled on this thread."""
+    """Return the region that is being compiled on this thread."""
     root = compiling.root
     own = is_own_file(root.co_filename)
     module = _module(root, compiling.root_locals)
@@ -82,7 +82,7 @@ def region_of(compiling: Compiling) -> Region:
 
 
 def _module(root: CodeType, arguments: Mapping[str, Any]) -> nn.Module | None:
-    """What is compiled, where it is a module: the first argument, or what is wrapped.
+    """Return what is compiled, if it is a module: the first argument, or what is wrapped.
 
     A module of torch's own is compiled through a function around it
     (``torch/_dynamo/external_utils.py: wrap_inline``).
@@ -96,7 +96,7 @@ def _module(root: CodeType, arguments: Mapping[str, Any]) -> nn.Module | None:
 
 
 def _class(module: nn.Module | None) -> str:
-    """Its name as the user wrote it: `fully_shard` puts a class of its own in front of it."""
+    """Return its name as the user wrote it: `fully_shard` puts a class of its own in front."""
     if module is None:
         return ""
     cls = type(module)
@@ -106,7 +106,7 @@ def _class(module: nn.Module | None) -> str:
 
 
 def _home(name: str, module: nn.Module | None) -> tuple[str, tuple[str, ...]]:
-    """Id of who has the region or the module, and the paths of what shares it."""
+    """Return the id of the owner of the region or module, and the paths of what shares it."""
     for owner, model in owners():
         paths = tuple(_paths(model, name, module))
         if paths:

@@ -1,7 +1,7 @@
-"""Torch's structured trace as files, for `tlparse`: every stage of each graph, as no report has it.
+"""Torch's structured trace as files for `tlparse`: every stage of each graph, which no report has.
 
-The files are what ``TORCH_TRACE`` writes. Where tlparse is installed
-(``pip install "torch-workbench[tlparse]"``) it makes pages of them, beside them.
+The files are what ``TORCH_TRACE`` writes. If tlparse is installed
+(``pip install "torch-workbench[tlparse]"``) it creates pages from them in the same folder.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from workbench.processes import run_process
 from workbench.torch_private.dynamo import TRACE_LOGGER, trace_handler
 
 PAGES = "tlparse"
-"""Folder of tlparse's pages, in that of the trace."""
+"""Folder of tlparse's pages, within that of the trace."""
 PIP_LINE = 'pip install "torch-workbench[tlparse]"'
 _LONGEST_S = 300.0
 
 
 def trace_folder(path: str | Path) -> Path:
-    """The folder that a trace goes to, made where there is none.
+    """Return the folder for a trace, made if it does not exist.
 
     Raises:
-        ValueError: it holds something; a trace beside others would be read with them.
+        ValueError: it is not empty; other traces in it would be read together with this one.
     """
     folder = Path(path).expanduser().resolve()
     folder.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def trace_folder(path: str | Path) -> Path:
 
 @contextmanager
 def written_to(folder: Path | None) -> Generator[None]:
-    """Write all that is compiled inside to ``folder``; nothing happens without one."""
+    """Write all that is compiled in the block to ``folder``; does nothing if ``folder`` is None."""
     if folder is None:
         yield
         return
@@ -53,7 +53,7 @@ def written_to(folder: Path | None) -> Generator[None]:
 
 
 def read_by_tlparse(folder: Path) -> str:
-    """Have tlparse make pages of the trace in ``folder``; says where, or what is missing."""
+    """Run tlparse on the trace in ``folder``; returns where its pages are, or what is missing."""
     logs = sorted(folder.glob("*.log"))
     if not logs:
         return f"No trace was written to {folder}: nothing was compiled."

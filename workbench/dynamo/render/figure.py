@@ -1,4 +1,4 @@
-"""Time of compiling by region and phase, as a matplotlib figure."""
+"""Compile time by region and phase, as a matplotlib figure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST_LABEL = 42
 
 
 def report_figure(record: CompileRecord) -> Figure:
-    """One bar per region, on a new figure that pyplot does not know, so nothing shows it twice."""
+    """Plot one bar per region, on a new figure that is not registered with pyplot."""
     from matplotlib.figure import Figure
 
     times = seconds_by_region(record)
@@ -45,7 +45,7 @@ def report_figure(record: CompileRecord) -> Figure:
 
 
 def seconds_by_region(record: CompileRecord) -> npt.NDArray[np.float64]:
-    """``[num_regions, 4]``: seconds by phase, in the order of `PHASES`."""
+    """Return ``[num_regions, 4]``: seconds by phase, in the order of `PHASES`."""
     columns = (
         record.compilation_dynamo_s,
         record.compilation_autograd_s,

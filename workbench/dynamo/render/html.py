@@ -1,6 +1,6 @@
-"""The static form of a report for a cell: a bar of the phases, then region after region.
+"""Static form of a report for a cell: a bar of the phases, then one region after another.
 
-Colours are only beside words. Kernels are in ``<details>``; of many the first are printed in full,
+Colours only accompany words. Kernels are in ``<details>``; of many, the first are printed in full,
 so that a notebook stays small.
 """
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from workbench.records import CompiledKernel, CompileRecord, GraphBreak, Recompile
 
 COLOURS = ("#2f6fb3", "#7c5cd6", "#b8651b", "#5b7f3a")
-"""One per phase; each reads on white and on black."""
+"""One per phase; each is readable on white and on black."""
 _MOST_CODE = 24_000
-"""Characters of kernels' source in one output."""
+"""Maximum number of characters of kernels' source in one output."""
 _MOST_REGIONS = 40
 _WIDTH = 640
 
 
 def report_html(record: CompileRecord) -> str:
-    """The report as HTML, under 40 kB of markup beside the kernels' source."""
+    """Return the report as HTML, under 40 kB of markup plus the kernels' source."""
     budget = _Budget()
     said = [caches(record), *switch_lines(record)]
     rows = range(min(len(record.regions), _MOST_REGIONS))
@@ -54,7 +54,7 @@ def report_html(record: CompileRecord) -> str:
 
 
 def phases_svg(record: CompileRecord) -> str:
-    """Time by phase as one bar with a legend."""
+    """Return the time by phase as one bar with a legend."""
     times, names = record.seconds, phase_names(record)
     total = sum(times)
     x, cells = 0.0, list[str]()
@@ -76,13 +76,13 @@ def phases_svg(record: CompileRecord) -> str:
 
 
 class _Budget:
-    """How much source is still printed in full."""
+    """How much more source is printed in full."""
 
     def __init__(self) -> None:
         self._left = _MOST_CODE
 
     def takes(self, code: str) -> bool:
-        """Whether ``code`` fits; from then on it counts."""
+        """Return whether ``code`` fits; if so, it is counted."""
         if len(code) > self._left:
             return False
         self._left -= len(code)

@@ -1,4 +1,4 @@
-"""A compile record in words: one line for a cell, and everything on a page of text."""
+"""A compile record as text: one line for a cell, or everything as a page."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ NOTHING = (
     "call torch.compile(model) inside `with wb.compile_report() as report:`; the first forward "
     "after that compiles. What this process had compiled before is used again without a word."
 )
-"""Said of a record without compilations, where none can have been missed."""
+"""Sentence for a record without compilations, if none can have been missed."""
 UNSEEN = "No compilation was seen."
-"""Said where something may have been missed, before the note that says what."""
+"""Sentence if something may have been missed, before the note that says what."""
 _MOST_HINTS = 3
 
 
 def heading(record: CompileRecord) -> str:
-    """``Compile report of Net``."""
+    """Return the title: ``Compile report of Net``."""
     return f"Compile report of {record.title}"
 
 
 def summary(record: CompileRecord) -> str:
-    """Graphs, breaks, recompiles and time in one sentence."""
+    """Return graphs, breaks, recompiles and time in one sentence."""
     if not record.regions:
         return f"{UNSEEN} {record.notes[0]}" if record.notes else NOTHING
     breaks = counted(len(record.breaks), "graph break") if record.breaks else "no breaks"
@@ -48,20 +48,20 @@ def summary(record: CompileRecord) -> str:
 
 
 def phases(record: CompileRecord) -> str:
-    """``Dynamo 0.4 s, AOTAutograd 0.2 s, Inductor 1.1 s, g++ 9.0 s``."""
+    """Return the times: ``Dynamo 0.4 s, AOTAutograd 0.2 s, Inductor 1.1 s, g++ 9.0 s``."""
     names = phase_names(record)
     times = zip(names, record.seconds, strict=True)
     return ", ".join(f"{name} {seconds(time)}" for name, time in times)
 
 
 def phase_names(record: CompileRecord) -> tuple[str, ...]:
-    """`PHASES` with the compiler that this device's kernels are built with."""
+    """Return `PHASES` with the compiler that this device's kernels are built with."""
     compiler = "Triton" if record.device.startswith("cuda") else "g++"
     return *PHASES[:-1], compiler
 
 
 def caches(record: CompileRecord) -> str:
-    """How often the caches on disk had what was looked for; empty where none was asked."""
+    """Return how often the caches on disk had the requested entry; empty if none was queried."""
     told: list[str] = []
     for name, hits, misses in (
         ("AOTAutograd", record.compilation_autograd_hits, record.compilation_autograd_misses),
@@ -74,7 +74,7 @@ def caches(record: CompileRecord) -> str:
 
 
 def describe(record: CompileRecord) -> str:
-    """Everything but the kernels' source, as lines of text."""
+    """Return everything except the kernels' source, as lines of text."""
     lines = [f"{heading(record)}: {summary(record)}"]
     if said := caches(record):
         lines.append(said)
@@ -87,12 +87,12 @@ def describe(record: CompileRecord) -> str:
 
 
 def more_notes(record: CompileRecord) -> tuple[str, ...]:
-    """The notes that `summary` does not give."""
+    """Return the notes that are not in `summary`."""
     return record.notes if record.regions else record.notes[1:]
 
 
 def switch_lines(record: CompileRecord) -> Iterator[str]:
-    """What each stretch of a training compiled, where modes were switched."""
+    """Yield what was compiled between two switches of modes, if modes were switched."""
     seen = False
     for at, switch in enumerate(record.switches):
         if switch.compiled:
@@ -109,7 +109,7 @@ def switch_lines(record: CompileRecord) -> Iterator[str]:
 
 
 def region_lines(record: CompileRecord, row: int, region: CompiledRegion) -> Iterator[str]:
-    """One region: what it consists of, then every break and recompile with its remedy."""
+    """Yield the lines of one region: its parts, then every break and recompile with its remedy."""
     yield f"{region.label}{_at(record, region.source)}"
     yield f"  {region_summary(record, row)}"
     for broken in record.breaks:
@@ -126,7 +126,7 @@ def region_lines(record: CompileRecord, row: int, region: CompiledRegion) -> Ite
 
 
 def recompiles_of(record: CompileRecord, row: int) -> list[tuple[Recompile, int]]:
-    """A region's recompiles with how often each came for the same reason, the first of its kind.
+    """Return a region's recompiles, the first for each reason, with how often it occurred.
 
     A region with graph breaks is compiled in pieces, and each is recompiled for the same change.
     """
@@ -167,7 +167,7 @@ def region_summary(record: CompileRecord, row: int) -> str:
 
 
 def kernels_of(record: CompileRecord, row: int) -> list[CompiledKernel]:
-    """The kernels of a region's first variants; those of its recompiles resemble them."""
+    """Return the kernels of a region's first variants; those of its recompiles resemble them."""
     return [
         kernel
         for kernel in record.kernels
@@ -177,7 +177,7 @@ def kernels_of(record: CompileRecord, row: int) -> list[CompiledKernel]:
 
 
 def kernel_line(kernel: CompiledKernel) -> str:
-    """``backward C++ kernel cpp_fused_sum_1: aten.sum``."""
+    """Return ``backward C++ kernel cpp_fused_sum_1: aten.sum``."""
     what = "library" if kernel.language == "library" else f"{kernel.language} kernel"
     operations = ", ".join(kernel.operations) or "operations unknown"
     more = "" if kernel.complete or not kernel.operations else " and perhaps more"
@@ -203,18 +203,18 @@ def _at(record: CompileRecord, source: int) -> str:
 
 
 def label(record: CompileRecord, source: int) -> str:
-    """``Cell [3], line 11`` or ``model.py:11``."""
+    """Return ``Cell [3], line 11`` or ``model.py:11``."""
     text = record.sources[source].label
     return text[:1].upper() + text[1:] if record.sources[source].cell is not None else text
 
 
 def counted(number: int, name: str) -> str:
-    """``1 graph``, ``2 graphs``."""
+    """Return ``1 graph``, ``2 graphs``."""
     return f"{number:,} {name}" if number == 1 else f"{number:,} {name}s"
 
 
 def seconds(value: float) -> str:
-    """``12.3 s``, ``0.41 s``, ``8 ms``."""
+    """Return ``12.3 s``, ``0.41 s``, ``8 ms``."""
     if value >= 0.9995:
         return f"{value:.1f} s"
     return f"{value * 1000:.0f} ms"

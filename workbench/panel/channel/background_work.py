@@ -1,8 +1,9 @@
-"""Work for a browser that takes its time (`workbench.memory.aside`): pictures, simulations.
+"""Long-running work for a browser (`workbench.memory.aside`): pictures, simulations.
 
-What was made goes back to the hub, which alone sends. Of a kind one thing is made at a time, or of
-a kind and an experiment. A task holds a record and no experiment, so that a deleted one is freed
-while it waits its turn; where its work needs one it looks whether that is still there.
+The result is passed back to the hub, the only sender. Work of one kind, or of one kind for one
+experiment, is done one task at a time. A task holds a record and not the experiment, so that a
+deleted experiment is freed while the task waits for its turn; work that needs the experiment checks
+that it still exists.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ from workbench.panel.channel.questions import Answer
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be made; what can be refused at once was refused before."""
+    """A piece of work; whatever can be rejected immediately has been rejected before."""
 
     make: Callable[[], Answer | None]
     turn: threading.Lock
-    """Held while it is made: of those that share it one at a time."""
+    """Held while the work is done: tasks that share it run one at a time."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """What became of a `Task`: the message to send before the reply, or one sentence."""
+    """The outcome of a `Task`: the message to send before the reply, or a one-sentence error."""
 
     client: str
     request: object
-    """Id of the command that asked."""
+    """Id of the command that requested it."""
     experiment: str
-    """Id of the experiment that it is about."""
+    """Id of the experiment that the command is about."""
     answer: Answer | None
     error: str
 
@@ -40,7 +41,7 @@ class Done:
 def start(
     task: Task, client: str, request: object, experiment: str, done: Callable[[Done], None]
 ) -> None:
-    """Make it on a thread of its own; ``done`` is called there, once, whatever happens."""
+    """Do the work on a thread of its own; ``done`` is called there once, whatever happens."""
 
     def over(answer: Answer | None, error: str) -> None:
         done(Done(client, request, experiment, answer, error))

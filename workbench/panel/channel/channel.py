@@ -1,7 +1,7 @@
-"""One browser's two comms, as a client the hub can send to.
+"""The two comms of one browser, as a client that the hub can send to.
 
-The browser opens both comms (`docs/architecture.md`, "The live channels"). The kernel sends on the
-metrics comm alone: ipykernel 7.4 routes a front-end message to the shell that last *sent* on its
+The browser opens both comms (`docs/architecture.md`, "The live channels"). The kernel sends only on
+the metrics comm: ipykernel 7.4 routes a front-end message to the shell that last *sent* on its
 comm, so a control comm that never sends keeps its commands moving while a cell blocks.
 """
 
@@ -20,7 +20,7 @@ _presence: list[Any] = []
 
 
 class Sender(Protocol):
-    """What a client is sent through: a comm, or an anywidget model where comms cannot be opened."""
+    """Sends to a client: over a comm, or over an anywidget model where comms cannot be opened."""
 
     def __call__(self, data: dict[str, Any], buffers: Sequence[bytes] | None) -> None:
         """Send one message."""
@@ -31,8 +31,8 @@ class Sender(Protocol):
 class Client:
     """A connected browser view.
 
-    ``points`` remembers how many points of every curve the client has been sent, by
-    (experiment, name).
+    ``points`` stores how many points of every curve the client has been sent, by (experiment,
+    name).
     """
 
     id: str
@@ -40,7 +40,7 @@ class Client:
     seq: int = 0
     points: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     charts: dict[str, str] = field(default_factory=dict[str, str])
-    """The memory capture whose chart was sent last, by experiment."""
+    """Id of the memory capture whose chart was sent last, by experiment."""
     states: dict[str, str] = field(default_factory=dict[str, str])
     """The state last sent, as JSON, by experiment: equal states are not sent again."""
 
@@ -50,13 +50,13 @@ class Client:
         self.sender({"type": kind, "seq": self.seq, **fields}, buffers)
 
     def forget(self) -> None:
-        """Start over: the next messages carry everything again."""
+        """Reset the client, so that the next messages carry everything again."""
         self.points.clear()
         self.charts.clear()
         self.states.clear()
 
     def forget_experiment(self, experiment: str) -> None:
-        """Drop what is remembered of one experiment."""
+        """Drop what is stored about one experiment."""
         self.charts.pop(experiment, None)
         self.states.pop(experiment, None)
         for key in [key for key in self.points if key[0] == experiment]:
@@ -68,12 +68,12 @@ def listen(
     on_command: Callable[[str, dict[str, Any]], None],
     on_closed: Callable[[str], None],
 ) -> bool:
-    """Register both comm targets with this kernel; False when there is no kernel.
+    """Register both comm targets with this kernel; return False when there is no kernel.
 
     Args:
-        on_metrics: called with (client id, comm) when a browser opened its metrics comm.
+        on_metrics: called with (client id, comm) when a browser has opened its metrics comm.
         on_command: called with (client id, message) for every message on a control comm.
-        on_closed: called with the client id when its metrics comm closed.
+        on_closed: called with the client id when its metrics comm has closed.
     """
     manager = _comm_manager()
     if manager is None:
@@ -103,10 +103,10 @@ def listen(
 
 
 def _announce() -> None:
-    """Tell JupyterLab's side panel that this kernel answers now, even while a cell blocks.
+    """Signal to JupyterLab's side panel that this kernel can answer, even while a cell blocks.
 
-    The comm carries nothing. It is kept, so that a page finds it after a reload, also where a
-    connection that knows no such target (a console's) has closed it, as JupyterLab does.
+    The comm carries no data. It is kept open, so that a page finds it after a reload, even where a
+    connection that does not know this target (a console's) has closed it, as JupyterLab does.
     """
     from comm import create_comm, get_comm_manager
 
@@ -120,7 +120,7 @@ def _announce() -> None:
 
 
 def comm_sender(comm: Any) -> Sender:
-    """A sender over a comm the browser opened."""
+    """Return a sender over a comm that the browser opened."""
 
     def send(data: dict[str, Any], buffers: Sequence[bytes] | None) -> None:
         comm.send(data=data, buffers=list(buffers) if buffers else None)

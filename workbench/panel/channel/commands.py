@@ -1,7 +1,7 @@
-"""What a browser may ask of an experiment, by name.
+"""Commands that a browser may send to an experiment, by name.
 
-Every command is checked here before it reaches the experiment: a browser's message is outside
-input. A command returns nothing or raises with one clear sentence, which becomes its reply.
+Every command is validated here before it reaches the experiment: a browser's message is untrusted
+input. A command returns nothing or raises an error of one clear sentence, which becomes its reply.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ class CommandError(ValueError):
 
 
 def execute(experiment: Experiment, name: str, args: dict[str, Any]) -> None:
-    """Carry out one command; nothing is waited for.
+    """Execute one command without blocking.
 
-    One that begins steps is queued where something is computed beside a run.
+    A command that begins steps is queued if something is being computed alongside a run.
 
     Raises:
-        CommandError: unknown name (the valid ones are listed) or a bad argument.
-        Exception: whatever the experiment itself refuses with.
+        CommandError: the name is unknown (the valid ones are listed) or an argument is invalid.
+        Exception: any error that the experiment itself raises.
     """
     command = _COMMANDS.get(name)
     if command is None:
         raise CommandError(f"unknown command {name[:64]!r}; valid: {', '.join(sorted(_COMMANDS))}")
-    if name in _BEGINNING:  # all experiments are served by the thread that asks: it may not wait
+    if name in _BEGINNING:  # the calling thread serves all experiments: it must not block
         experiment.when_free(lambda: command(experiment, args), ended=name == "run")
     else:
         command(experiment, args)
@@ -103,7 +103,7 @@ def _resume_from_failure(experiment: Experiment, args: dict[str, Any]) -> None:
 
 
 def _apply_remedy(experiment: Experiment, args: dict[str, Any]) -> None:
-    """Make the change that was tried, and go on."""
+    """Apply the change that was tried, and continue the run."""
     index = args.get("index", 0)
     if isinstance(index, bool) or not isinstance(index, int):
         raise CommandError(f"index must be the number of a remedy, from 0, got {index!r:.64}")
@@ -140,7 +140,7 @@ _COMMANDS: dict[str, Callable[[Experiment, dict[str, Any]], object]] = {
     "probe_modes": _probe_modes,
 }
 OF_THE_MACHINE = frozenset(("probe_modes",))
-"""What changes what is known of every experiment, not only of the one that was named."""
+"""Commands that change what is known about every experiment, not only about the one named."""
 _BEGINNING = frozenset(("run", "resume", "step", "resume_from_failure", "apply_remedy", "swap_in"))
 
 
@@ -161,10 +161,10 @@ def _positive(args: dict[str, Any], key: str) -> float:
 
 
 def text_of(args: Mapping[str, Any], key: str) -> str:
-    """The text that a browser sent as ``key``.
+    """Return the text that a browser sent as ``key``.
 
     Raises:
-        CommandError: it is none.
+        CommandError: the value is not a text.
     """
     value = args.get(key)
     if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""The panel's curves: what a client has not seen yet."""
+"""Curves of the panel: the points that a client has not seen yet."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ MEMORY_NAMES = (
     "memory/resident_peak",
     "parallel/rank 0 memory_mib",
 )
-"""Of these an experiment has some (`workbench.metrics.memory`, and where ranks compute its steps
-`workbench.parallel.exchange.rank_reports`); the others are not mentioned."""
+"""Names of memory curves; an experiment has some of them (`workbench.metrics.memory`, and where
+ranks compute its steps `workbench.parallel.exchange.rank_reports`), and the others are omitted."""
 MAX_POINTS = 5_000
-"""Of a curve that is sent whole."""
+"""Maximum number of points of a curve that is sent whole."""
 
 
 def update(client: Client, experiment: Experiment) -> tuple[dict[str, Any], list[bytes]] | None:
-    """The message fields and buffers that bring ``client`` up to date; None when it is.
+    """Return the message fields and buffers that update ``client``; None if it is up to date.
 
-    Every name has three buffers: int32 steps, float32 values, and the float32 moving average of
-    what is sent thinned out, which is computed before; it is empty where nothing was left out.
+    Every name has three buffers: int32 steps, float32 values, and the float32 moving average, which
+    is computed before the curve is thinned out and is empty if no point was left out.
     """
     first = not any(key[0] == experiment.id for key in client.points)
     names: list[str] = []
@@ -48,7 +48,7 @@ def update(client: Client, experiment: Experiment) -> tuple[dict[str, Any], list
             continue
         client.points[key] = have + len(steps)
         average, weight = np.empty(0), 0.0
-        if first and name in MEMORY_NAMES:  # the newest alone are drawn, in columns of equal length
+        if first and name in MEMORY_NAMES:  # only the newest are drawn, in columns of equal length
             steps, values = steps[-MAX_POINTS:], values[-MAX_POINTS:]
         elif first and len(steps) > MAX_POINTS:
             rows = kept_rows(values, MAX_POINTS)

@@ -1,6 +1,6 @@
-"""A capture in another form for a browser: a picture, Graphviz, Model Explorer.
+"""Export of a capture to another format for a browser: a picture, Graphviz, Model Explorer.
 
-A picture of a large graph takes seconds to draw, so each is made aside
+A picture of a large graph takes seconds to draw, so each export runs in the background
 (`workbench.panel.channel.background_work`).
 """
 
@@ -20,21 +20,22 @@ if TYPE_CHECKING:
     from workbench.records import GraphRecord, MemoryRecord, Record
 
 MAX_BYTES = 64 * 2**20
-"""As much as an experiment keeps of captures; a browser saves it over the same connection."""
+"""Same limit as for the captures that an experiment keeps; a browser saves the export over the same
+connection."""
 
 FORMATS: dict[str, tuple[str, ...]] = {
     "graph": ("svg", "png", "pdf", "dot", "json"),
     "diff": ("svg", "png", "pdf", "dot", "json"),
     "memory": ("png", "pdf"),
 }
-"""What a capture of each kind can be written as, besides the record itself."""
+"""Formats that a capture of each kind can be exported to, besides the record itself."""
 
 _one_at_a_time = threading.Lock()
 
 
 @dataclass(frozen=True)
 class Export:
-    """A capture that was asked for in another form; what is in it is checked already."""
+    """A requested export of a capture; its fields are already validated."""
 
     capture: str
     kind: str
@@ -54,10 +55,10 @@ def export(experiment: Experiment, args: Mapping[str, Any]) -> Task:
 
 
 def asked(experiment: Experiment, args: Mapping[str, Any]) -> Export:
-    """What is wanted of which capture.
+    """Return which capture is to be exported to which format.
 
     Raises:
-        CommandError: the capture is not held any more, or its kind has no such format.
+        CommandError: the capture is no longer held, or its kind has no such format.
     """
     info, form = held(experiment, args), args.get("format")
     valid = FORMATS[info.kind]
@@ -70,10 +71,10 @@ def asked(experiment: Experiment, args: Mapping[str, Any]) -> Export:
 
 
 def make(export: Export) -> bytes:
-    """Write a capture in its new form.
+    """Encode a capture in its new format.
 
     Raises:
-        CommandError: it came out larger than `MAX_BYTES`.
+        CommandError: the result is larger than `MAX_BYTES`.
     """
     if export.kind == "memory":
         from workbench.memory.pictures.figure import picture

@@ -1,9 +1,9 @@
-"""The gradient flow of a live experiment, sent to a browser that asks for it once a second.
+"""Gradient flow of a live experiment, sent to a browser that requests it once a second.
 
 A whole record of a long training is 400 kB; what was sampled within a second is 1 kB. So a browser
-says how many steps it knows of, and is sent the columns behind them as a record of their own, with
-the same rows. The newest columns are never thinned out (`workbench.gradient_flow.history`), so
-they continue what the browser holds.
+sends the number of steps that it already has, and is sent the columns after them as a separate
+record, with the same rows. The newest columns are never thinned out
+(`workbench.gradient_flow.history`), so they continue what the browser holds.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ if TYPE_CHECKING:
 
 
 def flow_since(experiment: Experiment, args: Any) -> tuple[int, bytes] | None:
-    """What was sampled since the browser last asked.
+    """Return what was sampled since the browser's last request.
 
     Args:
         experiment: whose gradients were sampled.
-        args: ``{"known": int}``, the ``total_sampled`` of what the browser holds; 0 for nothing.
+        args: ``{"known": int}``, the ``total_sampled`` of what the browser holds; 0 if it holds
+            nothing.
 
     Returns:
-        (``known``, or 0 for a whole record; a `GradientFlow` as bytes). None: there is nothing new.
+        (``known``, or 0 for a whole record; a `GradientFlow` as bytes), or None if there is nothing
+        new.
 
     Raises:
-        CommandError: ``known`` is no whole number from 0 on.
+        CommandError: ``known`` is not an integer from 0 on.
     """
     known = args.get("known", 0) if isinstance(args, dict) else 0
     if isinstance(known, bool) or not isinstance(known, int) or known < 0:

@@ -1,6 +1,6 @@
-"""``compare``: the diff of two graphs that an experiment holds, kept as one more capture.
+"""``compare``: the diff of two graphs that an experiment holds, kept as an additional capture.
 
-Matching two graphs takes seconds where they are large; it is done aside
+Matching two large graphs takes seconds; it is done in the background
 (`workbench.panel.channel.background_work`), one pair at a time.
 """
 
@@ -24,7 +24,7 @@ def compare(experiment: Experiment, args: Mapping[str, Any]) -> Task:
     """Read the arguments of a ``compare`` command: ids ``a`` and ``b`` of two graphs.
 
     Raises:
-        CommandError: one of them is no text or not held any more, or both are the same.
+        CommandError: an id is not a text or its graph is no longer held, or both ids are the same.
     """
     captures = experiment.captures
     graphs = {info.id: info for info in captures.infos() if info.kind == "graph"}

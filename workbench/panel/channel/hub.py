@@ -1,8 +1,8 @@
-"""The kernel's end of the live channels: carries out commands, publishes what changed.
+"""The kernel's end of the live channels: executes commands and publishes what changed.
 
 One hub serves every experiment and every browser view of a kernel. It holds experiments weakly, so
-a deleted one is freed, and it has one daemon thread that exists only while somebody is connected.
-Comm handlers do nothing but queue; the thread carries commands out and publishes at most ten times
+a deleted one is freed, and it has one daemon thread that exists only while a browser is connected.
+Comm handlers only queue messages; the thread executes the commands and publishes at most ten times
 a second, coalescing whatever happened in between.
 """
 
@@ -31,17 +31,18 @@ if TYPE_CHECKING:
     from workbench.experiment import Experiment
 
 PERIOD_S = 0.1
-"""Shortest time between two publications."""
+"""Shortest time between two publications, in seconds."""
 IDLE_S = 1.0
-"""Longest sleep: elapsed-time figures such as "time left" move on without an event."""
+"""Longest sleep in seconds: elapsed-time figures such as "time left" advance without an event."""
 ASLEEP_AFTER_S = 300.0
-"""A view that has not been heard of for so long is sent nothing until it speaks again: pages that
-were closed without a goodbye would be sent to for ever."""
+"""A view that has not been heard from for this many seconds is sent nothing until it sends a
+message again: otherwise messages would be sent forever to pages that were closed without a
+goodbye."""
 _ENDING_S = 5.0
-"""How long the end of the interpreter waits for what is being sent."""
+"""How many seconds the exit of the interpreter waits for messages that are being sent."""
 
 TASKS = {"export": export, "ask": ask, "compare": compare}
-"""Commands that take their time, and are replied to when their work is done."""
+"""Long-running commands, which are replied to when their work is done."""
 
 log = logging.getLogger("workbench")
 
@@ -53,7 +54,7 @@ class _Request:
 
 
 class Hub:
-    """Every experiment of this kernel, and every view that follows one."""
+    """All experiments of this kernel, and all views that follow one."""
 
     def __init__(self) -> None:
         self._experiments: weakref.WeakValueDictionary[str, Experiment] = (
@@ -66,7 +67,8 @@ class Hub:
         self._removed: deque[str] = deque()
         self._dirty: set[str] = set()
         self._ended: dict[str, Experiment] = {}
-        """Whose run has just ended: held until views have been told how."""
+        """Experiments whose run has just ended: held until views have been notified of the
+        outcome."""
         self._wake = threading.Condition()
         self._thread: threading.Thread | None = None
         self._listening = False
@@ -75,7 +77,7 @@ class Hub:
     # -- what the kernel's side calls -------------------------------------------------------
 
     def listen(self) -> bool:
-        """Register the comm targets once; False outside a kernel."""
+        """Register the comm targets once; return False outside a kernel."""
         if not self._listening:
             self._listening = listen(
                 lambda client, comm: self.connect(client, comm_sender(comm)),
@@ -107,21 +109,21 @@ class Hub:
         self.touch(key)
 
     def hold_until_told(self, experiment_id: str) -> None:
-        """The run of this experiment has ended: a loop may give its name to the next one at once.
+        """Hold an experiment whose run ended: a loop may bind its name to the next one immediately.
 
-        Without views there is nobody to tell, and nothing is held.
+        Without views there is no one to notify, and nothing is held.
         """
         experiment = self._experiments.get(experiment_id)
         if experiment is not None and self._clients:
             self._ended[experiment_id] = experiment
 
     def remove(self, experiment_id: str) -> None:
-        """Take an experiment out of every view."""
+        """Remove an experiment from every view."""
         if self._experiments.pop(experiment_id, None) is not None:
             self._gone(experiment_id)
 
     def touch(self, experiment_id: str) -> None:
-        """Something of this experiment changed. Cheap, from any thread."""
+        """Mark an experiment as changed. Cheap; can be called from any thread."""
         self._dirty.add(experiment_id)
         if self._thread is not None and self._wake.acquire(blocking=False):
             self._wake.notify()
@@ -130,7 +132,7 @@ class Hub:
     # -- what a browser's side calls --------------------------------------------------------
 
     def connect(self, client_id: str, sender: Sender) -> None:
-        """A view connected: it is sent everything."""
+        """Add a view that connected; it is sent everything."""
         client = Client(client_id, sender)
         self._heard[client_id] = time.monotonic()
         with self._wake:
@@ -139,14 +141,14 @@ class Hub:
             self._wake.notify()
 
     def disconnect(self, client_id: str) -> None:
-        """A view said goodbye."""
+        """Remove a view that said goodbye."""
         with self._wake:
             self._clients.pop(client_id, None)
             self._heard.pop(client_id, None)
             self._wake.notify()
 
     def receive(self, client_id: str, message: dict[str, Any]) -> None:
-        """A message of a view: queue it, nothing else."""
+        """Queue a message of a view, and do nothing else."""
         self._heard[client_id] = time.monotonic()
         with self._wake:
             self._requests.append(_Request(client_id, message))
@@ -154,7 +156,7 @@ class Hub:
             self._wake.notify()
 
     def end(self) -> None:
-        """End the thread for good: the interpreter ends."""
+        """End the thread permanently, because the interpreter exits."""
         with self._wake:
             self._ending = True
             thread = self._thread
@@ -190,7 +192,7 @@ class Hub:
             self._attempt(self._publish)
 
     def _attempt(self, part: Callable[[], None]) -> None:
-        """A model that cannot be described must not end the thread that serves all the others."""
+        """Run ``part``; a model that cannot be described must not end the thread for all."""
         try:
             part()
         except Exception:
@@ -212,8 +214,8 @@ class Hub:
             self._publish_to(client, key)
 
     def _living(self) -> list[Experiment]:
-        """The experiments that are left, oldest first."""
-        # cells make experiments meanwhile: a loop over the dictionary itself would break
+        """Return the experiments that still exist, oldest first."""
+        # cells may create experiments meanwhile: a loop over the dictionary itself would break
         found = (reference() for reference in self._experiments.valuerefs())
         living = [experiment for experiment in found if experiment is not None]
         return sorted(living, key=lambda experiment: experiment.created_at)
@@ -238,7 +240,7 @@ class Hub:
             self._send(client, "reply", id=request, ok=not error, error=error)
 
     def _command(self, client: Client | None, message: dict[str, Any]) -> str | None:
-        """Carry out one command; the error's sentence, or ``""``. None: the reply comes later."""
+        """Execute a command; return its error message or ``""``; None if the reply comes later."""
         name, key = str(message.get("name")), str(message.get("experiment", ""))
         args = message.get("args")
         if name == "snapshot":
@@ -259,7 +261,7 @@ class Hub:
                 self._answer(client, key, QUESTIONS[name](experiment, given))
                 return ""
             commands.execute(experiment, name, given)
-        except Exception as error:  # whatever goes wrong is the reply
+        except Exception as error:  # any error is the reply
             log.debug("command %s failed", name, exc_info=True)
             return str(error) or type(error).__name__
         concerned = [one.id for one in self._living()] if name in commands.OF_THE_MACHINE else [key]
@@ -272,7 +274,7 @@ class Hub:
             self._send(client, answer.kind, buffers, experiment=key, **answer.fields)
 
     def _made(self, made: background_work.Done) -> None:
-        """On the thread that made it: queue it, nothing else."""
+        """Queue a finished task, on the thread that did the work, and do nothing else."""
         with self._wake:
             self._requests.append(made)
             self._start()
@@ -281,7 +283,7 @@ class Hub:
     def _hand_over(self, client: Client | None, made: background_work.Done) -> None:
         answer = made.answer
         self._dirty.add(made.experiment)  # it may hold one more capture
-        if answer is not None and answer.kind == "answer":  # several may be awaited at once
+        if answer is not None and answer.kind == "answer":  # several may be outstanding at once
             answer = replace(answer, fields={**answer.fields, "id": made.request})
         self._answer(client, made.experiment, answer)
         self._reply(client, made.request, made.error)
@@ -291,19 +293,19 @@ class Hub:
         dirty: set[str] = set()
         while self._dirty:  # emptied in place: `touch` may be adding to this very set
             dirty.add(self._dirty.pop())
-        ended: list[Experiment] = []  # alive until this returns, by when views have been told
+        ended: list[Experiment] = []  # kept alive until this returns; by then views are notified
         while self._ended:
             key, experiment = self._ended.popitem()
             ended.append(experiment)
             dirty.add(key)
         training = {one.id for one in self._living() if one.status == "training"}
-        # asked before anything is sent: what becomes known meanwhile is sent the next time
+        # checked before anything is sent: what becomes known meanwhile is sent the next time
         ahead = {one.id for one in self._living() if self._clients and _is_looking_ahead(one)}
         asleep_before = time.monotonic() - ASLEEP_AFTER_S
         for client in list(self._clients.values()):
             if self._heard.get(client.id, 0.0) < asleep_before:
                 client.seq = 0
-                client.forget()  # a page that was closed without a goodbye stays here for good
+                client.forget()  # a page that was closed without a goodbye stays here permanently
                 continue
             for key in removed:
                 client.forget_experiment(key)
@@ -333,7 +335,7 @@ class Hub:
 
 
 def _is_looking_ahead(experiment: Experiment) -> bool:
-    """Whether the rates to come of its schedule are being computed, which needs to be asked for."""
+    """Whether the future rates of its schedule are being computed, which has to be requested."""
     schedule = experiment.schedule
     return schedule is not None and not schedule.is_whole
 
@@ -342,7 +344,7 @@ _hub: Hub | None = None
 
 
 def hub() -> Hub:
-    """This process's hub."""
+    """Return the hub of this process."""
     global _hub  # noqa: PLW0603 - one hub a process, made on first use
     if _hub is None:
         _hub = Hub()

@@ -1,13 +1,14 @@
-"""``ask``: a question of a captured memory record (see `workbench.memory.simulation.questions`).
+"""``ask``: a question about a captured memory record (see `workbench.memory.simulation.questions`).
 
 An answer runs a simulated allocator through the whole recording, which takes from milliseconds to
-seconds; it is worked out aside (`workbench.panel.channel.background_work`). Where it is about
-another batch, the capture first learns how it grows, and is kept so. That waits for the step under
-way to end, for `LONGEST_WAIT_S` at most: after that the answer is what the record alone knows, an
-interval.
+seconds; it is computed in the background (`workbench.panel.channel.background_work`). If it is
+about another batch size, the capture first learns how its blocks grow with the batch, and is stored
+with that growth. This waits for the current step to end, for `LONGEST_WAIT_S` at most: after that
+the answer is an interval that is derived from the record alone.
 
-Questions of one experiment are answered one after another, and wait for no other's. One that waits
-its turn holds no experiment: once that is deleted, the record answers alone.
+Questions about one experiment are answered one after another, and do not wait for those about
+others. A question that waits for its turn does not hold the experiment: once that is deleted, the
+answer is derived from the record alone.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ if TYPE_CHECKING:
     from workbench.records import MemoryRecord
 
 _turns: weakref.WeakKeyDictionary[Experiment, threading.Lock] = weakref.WeakKeyDictionary()
-"""Of each experiment that was asked about; only the hub's thread asks."""
+"""Lock of each experiment that was asked about; accessed only by the hub's thread."""
 
 
 def ask(experiment: Experiment, args: Mapping[str, Any]) -> Task:
     """Read the arguments of an ``ask`` command: ``capture`` and ``question``.
 
     Raises:
-        CommandError: the capture is not held any more, holds no memory, or nothing is asked.
+        CommandError: the capture is no longer held, is not of memory, or there is no question.
     """
     info, question = held(experiment, args), args.get("question")
     if info.kind != "memory":
@@ -60,12 +61,12 @@ def ask(experiment: Experiment, args: Mapping[str, Any]) -> Task:
 
 
 def _grown(experiment: Experiment, capture: str, record: MemoryRecord) -> MemoryRecord:
-    """The capture with its growth; what else it has learned meanwhile stays."""
+    """Return the capture with its growth; anything else it has learned meanwhile is kept."""
     from workbench.memory.prediction.growing import grown
 
     found = grown(experiment, record, wait_s=LONGEST_WAIT_S)
     if found is not record:
-        with suppress(KeyError):  # let go of meanwhile
+        with suppress(KeyError):  # released meanwhile
             held = cast("MemoryRecord", experiment.captures.get(capture))
             experiment.captures.replace(
                 capture, dataclasses.replace(held, block_growth=found.block_growth)

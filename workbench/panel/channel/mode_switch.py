@@ -1,4 +1,4 @@
-"""One mode of an experiment, as the panel switches it: ``compile`` without stopping a run."""
+"""Switching one mode of an experiment from the panel: ``compile`` without stopping a run."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 def switch(experiment: Experiment, mode: str, value: str) -> None:
-    """Choose ``value`` for one mode; nothing is waited for.
+    """Choose ``value`` for one mode, without blocking.
 
-    While it trains, ``compile`` is compiled ahead and switched to when that is done; choosing the
-    value that it still has gives that up. Any other mode is switched to at once, and what is being
-    compiled begins anew under it.
+    During training, ``compile`` is compiled ahead and switched to when that is done; choosing the
+    current value cancels it. Any other mode is switched immediately, and a compilation under way is
+    restarted under it.
 
     Raises:
         ValueError: the mode or the value is unknown, or cannot run here.
     """
-    # what is chosen is what `modes` says: a step of a run under ddp may be computed without it
+    # the choice is based on `modes`: a step of a run under ddp may be computed without it
     changed = ModeSet.parse(experiment.modes, experiment.device).with_value(mode, value)
     under_way = ahead_of(experiment)
     wanted = changed[Compile.name].value
@@ -55,10 +55,10 @@ def switch(experiment: Experiment, mode: str, value: str) -> None:
 
 
 def states_of(experiment: Experiment) -> tuple[ModeState, ...]:
-    """Its modes as panel and text show them.
+    """Return the modes of an experiment as panel and text show them.
 
-    At ``compile`` it says what is being compiled ahead, or how that failed, and what is compiled no
-    more because it was compiled as often as Dynamo does.
+    The badge of ``compile`` shows what is being compiled ahead, or how that failed, and which code
+    is no longer compiled because it reached Dynamo's limit of recompiles.
     """
     states = mode_states(experiment.modeset, experiment.model, experiment.timings)
     ahead, limits = ahead_of(experiment), limits_of(experiment)
@@ -71,7 +71,7 @@ def states_of(experiment: Experiment) -> tuple[ModeState, ...]:
 
 
 def _with_limits(state: ModeState, limits: list[Limit]) -> ModeState:
-    """What was measured steps back into the tooltip: it was so before the limit."""
+    """Move the measurement to the tooltip: it was taken before the limit was reached."""
     if not limits:
         return state
     measured = ", ".join(filter(None, [state.badge.text, state.badge.detail]))

@@ -1,4 +1,4 @@
-"""What a browser is sent of an experiment without asking: whatever differs from what it has."""
+"""Messages about an experiment that are sent without a request: whatever the browser lacks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def changes(
     client: Client, experiment: Experiment
 ) -> Iterator[tuple[str, Sequence[bytes] | None, dict[str, Any]]]:
-    """Messages as (kind, buffers, fields), each noted in ``client`` as sent when it is taken."""
+    """Yield messages as (kind, buffers, fields); each counts as sent to ``client`` once taken."""
     key = experiment.id
     described = to_json(state.describe(experiment))
     text = json.dumps(described, sort_keys=True)

@@ -1,6 +1,6 @@
 """Commands that are answered with data and change nothing: a capture's record, the gradient flow.
 
-Each gives the message to send before the reply, or None where there is nothing to send.
+Each returns the message to send before the reply, or None if there is nothing to send.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Answer:
 
 
 def held(experiment: Experiment, args: Mapping[str, Any]) -> CaptureInfo:
-    """The capture that ``args`` names.
+    """Return the capture that ``args`` names.
 
     Raises:
-        CommandError: the experiment does not hold it any more.
+        CommandError: the experiment no longer holds it.
     """
     wanted = str(args.get("capture", ""))
     info = next((one for one in experiment.captures.infos() if one.id == wanted), None)
@@ -40,14 +40,14 @@ def held(experiment: Experiment, args: Mapping[str, Any]) -> CaptureInfo:
 
 
 def fetch(experiment: Experiment, args: Mapping[str, Any]) -> Answer:
-    """One record, as it is held."""
+    """Return one record, as it is held."""
     info = held(experiment, args)
     data = experiment.captures.get(info.id).to_bytes()
     return Answer("record", data, {"capture": info.id, "kind": info.kind})
 
 
 def flow(experiment: Experiment, args: Mapping[str, Any]) -> Answer | None:
-    """The gradient flow behind what the browser knows of it."""
+    """Return the gradient flow after what the browser already has."""
     found = flow_since(experiment, args)
     return Answer("flow", found[1], {"known": found[0]}) if found is not None else None
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def describe(experiment: Experiment) -> ExperimentState:
-    """Everything the panel shows of ``experiment``, apart from curves and charts."""
+    """Return everything the panel shows of ``experiment``, apart from curves and charts."""
     return ExperimentState(
         id=experiment.id,
         name=experiment.name,
@@ -48,16 +48,16 @@ def describe(experiment: Experiment) -> ExperimentState:
 
 
 def latest_memory_capture(experiment: Experiment) -> str | None:
-    """Id of the newest memory capture, None before the first."""
+    """Return the id of the newest memory capture, None before the first."""
     captures = experiment.captures.infos()
     return next((info.id for info in captures if info.kind == "memory"), None)
 
 
 def chart_of(experiment: Experiment, capture_id: str) -> MemoryChart:
-    """The panel's chart of a memory capture.
+    """Return the panel's chart of a memory capture.
 
     Raises:
-        KeyError: it is not held any more.
+        KeyError: the capture is no longer held.
     """
     from workbench.memory.reading.chart import to_chart
 
@@ -65,7 +65,7 @@ def chart_of(experiment: Experiment, capture_id: str) -> MemoryChart:
 
 
 def kernel_facts() -> dict[str, Any]:
-    """What this kernel runs on: the side panel's head line."""
+    """Return what this kernel runs on: the top line of the side panel."""
     import psutil
     import torch
 
@@ -84,5 +84,5 @@ def kernel_facts() -> dict[str, Any]:
 
 
 def _rounded(value: float | None) -> float | None:
-    """Three digits: a figure that only jitters must not be sent ten times a second."""
+    """Round to three digits: a figure that only jitters must not be sent ten times a second."""
     return None if value is None else float(f"{value:.3g}")

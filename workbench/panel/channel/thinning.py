@@ -1,9 +1,9 @@
-"""Fewer points of a long curve, without losing what a person looks for in it.
+"""Thinning of a long curve, keeping the points that a user looks for in it.
 
-Rows are cut into buckets, and each keeps its lowest and its highest finite value and the first
-that is not finite: a spike of one step, and a NaN of one step, are seen whatever is left out. Who
-smooths does so before: an average of extremes is none. ``extensions/views/src/kernel`` does the
-same with what a page holds (``thin.ts``, ``average.ts``).
+Rows are split into buckets, and each keeps its lowest and its highest finite value and the first
+value that is not finite: a spike or a NaN of a single step stays visible whatever is left out.
+Smoothing must be applied before thinning: an average of extremes is not an average of the curve.
+``extensions/views/src/kernel`` does the same with what a page holds (``thin.ts``, ``average.ts``).
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import numpy as np
 import numpy.typing as npt
 
 WEIGHT = 0.12
-"""Of the newest value in the moving average."""
+"""Weight of the newest value in the moving average."""
 _KEPT = 3
-"""Of each bucket, at most."""
+"""Maximum number of values kept of each bucket."""
 _AT_ONCE = 128
-"""Values whose average is computed in one go; 0.88 to that power is 8e-8, far from the smallest
-number there is."""
+"""Number of values whose average is computed at once; 0.88 to that power is 8e-8, far from the
+smallest number there is."""
 
 
 def kept_rows(values: npt.NDArray[np.float64], most: int) -> npt.NDArray[np.intp]:
-    """Which of ``values`` to keep, in their order, the first and the last among them.
+    """Return the rows of ``values`` to keep, in ascending order, including the first and the last.
 
     Args:
         values: float64[n]; any may be NaN or infinite.
-        most: so many at most; at least 5.
+        most: maximum number of rows; at least 5.
     """
     num_rows = len(values)
     if num_rows <= most:
@@ -52,17 +52,18 @@ def kept_rows(values: npt.NDArray[np.float64], most: int) -> npt.NDArray[np.intp
 
 
 def moving_average(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], float]:
-    """The exponential moving average at every row, and the weight that it has so far.
+    """Return the exponential moving average at every row, and the total weight so far.
 
-    It has no bias towards its start: the weights of the values seen so far add up to one. Values
-    that are not finite are passed over; before the first finite one it is NaN.
+    The average has no bias towards its start: the weights of the values seen so far are normalised
+    to add up to one. Values that are not finite are skipped; before the first finite value it is
+    NaN.
 
     Args:
         values: float64[n]
 
     Returns:
-        float64[n], and what the weights of the values add up to before they are made one: who goes
-        on with further values needs it.
+        float64[n], and the sum of the weights of the values before normalisation, which is needed
+        to continue with further values.
     """
     is_finite = np.isfinite(values)
     finite = values[is_finite]
