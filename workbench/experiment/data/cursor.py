@@ -1,4 +1,4 @@
-"""Where a run is in its data: the epoch, the batch, and the batch to replay."""
+"""Position of a run in its data: the epoch, the batch, and the batch to replay."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _END = object()
 
 
 class Cursor:
-    """Gives one batch at a time; a batch stays current until its step has gone through.
+    """Gives one batch at a time; a batch stays current until its step has succeeded.
 
     Args:
-        source: gives the batches.
-        device: that is trained on; a dataset may draw from its generator.
+        source: source of the batches.
+        device: device that is trained on; a dataset may draw from its generator.
     """
 
     def __init__(self, source: DataSource, device: torch.device) -> None:
@@ -29,38 +29,38 @@ class Cursor:
         self._random = TorchState(device)
         self._host_random = HostRandom()
         self.epoch = 0
-        """Epochs completed."""
+        """Number of completed epochs."""
         self.index = 0
-        """Batches of this epoch whose steps went through."""
+        """Number of batches of this epoch whose steps succeeded."""
         self._last_epoch = 0
-        """Batches of the last epoch, where it had to be counted."""
+        """Number of batches of the last epoch, if it had to be counted."""
         self.refuses_one = False
-        """Whether the model is taken to refuse a batch of one sample, which then is left out."""
+        """Whether the model is assumed to refuse a batch of one sample, which is then left out."""
         self._left_out = 0
-        """Batches of this epoch that were left out for that."""
+        """Number of batches of this epoch that were left out for that reason."""
         self._last_left_out = 0
         """The same of the last epoch."""
         self._resized_at = 0
-        """Batch of this epoch from which on they have their present size."""
+        """Index of the batch of this epoch from which on batches have their present size."""
         self._skip = 0
-        """Samples of this epoch that were seen before that."""
+        """Number of samples of this epoch that were seen before that."""
         self._iterator: Iterator[Any] | None = None
         self._batch: Any = None
         self._is_over = False
         """Whether the loader has no further batch for this epoch."""
         self._taken = False
-        """Whether the current batch was given to a step, and not only looked at."""
+        """Whether the current batch was given to a step, and not only inspected."""
         self.fetching = False
-        """Whether the loader was at work when something was raised."""
+        """Whether the loader was fetching when something was raised."""
         self.replays_failure = False
-        """Whether the current batch is one whose step did not go through."""
+        """Whether the current batch is one whose step failed."""
 
     @property
     def steps_per_epoch(self) -> int:
-        """Steps of this epoch; 0 while nobody knows.
+        """Number of steps of this epoch; 0 while it is not known.
 
-        They are its batches, as declared or as many as the last epoch had, without those that are
-        left out because the model refuses a batch of one. Where the batch size changed within the
+        It is the number of batches, as declared or as counted in the last epoch, without those that
+        are left out because the model refuses a batch of one. If the batch size changed within the
         epoch, batches of both sizes are counted.
         """
         batches = self._batches
@@ -68,7 +68,7 @@ class Cursor:
 
     @property
     def left_out_per_epoch(self) -> int:
-        """Batches that a whole epoch leaves out, as far as it is known."""
+        """Number of batches that a whole epoch leaves out, as far as it is known."""
         return self._to_leave_out(0)
 
     @property
@@ -83,7 +83,7 @@ class Cursor:
 
     @property
     def samples_seen(self) -> int:
-        """Samples of this epoch whose steps went through, where batches have a size."""
+        """Number of samples of this epoch whose steps succeeded, if batches have a size."""
         return self._skip + (self.index - self._resized_at) * (self.source.batch_size or 0)
 
     @property
@@ -99,7 +99,7 @@ class Cursor:
         return self.source.steps_per_epoch
 
     def steps_until(self, epoch: int) -> int:
-        """Steps until so many epochs are completed; 0 while nobody knows."""
+        """Return the number of steps until ``epoch`` epochs are completed; 0 while unknown."""
         if not self._batches:
             return 0
         whole = (self._last_epoch or self.source.steps_per_epoch) - self.left_out_per_epoch
@@ -108,10 +108,10 @@ class Cursor:
         return self.steps_per_epoch - seen + further
 
     def resize(self, source: DataSource) -> None:
-        """Go on with ``source``, which has the same samples in batches of another size.
+        """Continue with ``source``, which has the same samples in batches of another size.
 
-        The epoch goes on with the first sample that no step has gone through with; a batch whose
-        step failed is cut anew.
+        The epoch continues with the first sample that no successful step has used; a batch whose
+        step failed is split again.
         """
         self._skip, self._resized_at = self.samples_seen, self.index
         self.source, self._last_epoch, self._last_left_out = source, 0, 0
@@ -119,7 +119,7 @@ class Cursor:
         self._taken = self._is_over = False
 
     def position(self) -> dict[str, int]:
-        """Where it is, for another cursor over the same samples (`go_to`)."""
+        """Return the position, for another cursor over the same samples (`go_to`)."""
         return {
             "epoch": self.epoch,
             "index": self.index,
@@ -132,7 +132,7 @@ class Cursor:
         }
 
     def go_to(self, position: dict[str, int]) -> None:
-        """Go on from the `position` of another cursor over the same samples."""
+        """Continue from the `position` of another cursor over the same samples."""
         self.epoch, self.index = position["epoch"], position["index"]
         self._last_epoch, self._resized_at = position["last_epoch"], position["resized_at"]
         self._skip, self.refuses_one = position["skip"], bool(position["refuses_one"])
@@ -141,12 +141,12 @@ class Cursor:
         self._taken = self._is_over = False
 
     def take(self) -> Any:
-        """The current batch, None at the end of the epoch.
+        """Return the current batch, None at the end of the epoch.
 
         Raises:
             DataError: the epoch has no batch at all.
-            Exception: whatever the loader raises; the position is kept, and where the batch can be
-                fetched again, so are the random states: it draws the same numbers then.
+            Exception: whatever the loader raises; the position is kept, and if the batch can be
+                fetched again, so are the random states: it then draws the same numbers.
         """
         self.replays_failure = self._taken
         batch = self._current()
@@ -154,7 +154,7 @@ class Cursor:
         return batch
 
     def look(self) -> Any:
-        """The current batch as `take` gives it, to be looked at before the step.
+        """Return the current batch like `take`, for inspection before the step.
 
         Raises:
             DataError, Exception: as `take`.
@@ -186,12 +186,12 @@ class Cursor:
         return self._batch
 
     def done(self) -> None:
-        """The current batch's step went through."""
+        """Record that the step of the current batch succeeded."""
         self._batch, self._taken = None, False
         self.index += 1
 
     def skip(self) -> None:
-        """Leave out the current batch, whose step did not go through."""
+        """Leave out the current batch, whose step failed."""
         if self._taken:
             self.done()
 
@@ -203,7 +203,7 @@ class Cursor:
 
     @property
     def goes_on_anew(self) -> bool:
-        """Whether going on would take what is left of this epoch from a new pass of the loader."""
+        """Whether continuing would take the rest of this epoch from a new pass over the loader."""
         over = self._is_over or self._batch is not None or self._iterator is not None
         return self.index > 0 and not (over or self.source.repeats)
 
@@ -213,10 +213,11 @@ class Cursor:
         return 0 < self.index >= self._declared - 1
 
     def preview(self) -> Any:
-        """The batch that the next step would get; the position stays.
+        """Return the batch that the next step would get; the position is unchanged.
 
-        A data set that draws of its own, or counts, goes on as if it had not been asked, unless the
-        batch is kept for the step. Who calls it puts back what the process's generators gave.
+        A dataset that draws from generators of its own, or counts, continues as if it had not been
+        queried, unless the batch is kept for the step. The caller restores the process's
+        generators.
 
         Raises:
             DataError: there is none.
@@ -225,7 +226,7 @@ class Cursor:
         under_way = self._iterator is not None and self.source.has_workers
         if self._batch is not None or under_way or not self.source.repeats:
             # fetched again it might be another, or gone, or end the pass of the workers that are
-            # at it: it stays current
+            # fetching it: it stays current
             batch = self._current()
             if batch is not None:
                 return batch
@@ -239,18 +240,18 @@ class Cursor:
 
     @property
     def holds_batch(self) -> bool:
-        """Whether the next step's batch has been fetched already, to be looked at or used."""
+        """Whether the next step's batch has already been fetched, for inspection or use."""
         return self._batch is not None
 
     def begin_again(self) -> None:
-        """Forget the batch that was looked at before the first step: it is fetched anew."""
+        """Discard the batch that was inspected before the first step: it is fetched again."""
         self._iterator = self._batch = None
 
     def first(self, size: int) -> Any:
-        """The next ``size`` samples as one batch; the position stays.
+        """Return the next ``size`` samples as one batch; the position is unchanged.
 
         Raises:
-            DataError: the batches are made elsewhere.
+            DataError: the data makes its own batches.
             Exception: whatever the dataset raises.
         """
         with self._data_undone():
@@ -258,7 +259,7 @@ class Cursor:
 
     @contextmanager
     def _data_undone(self) -> Generator[None]:
-        """What making samples changes in a data set is put back."""
+        """Undo on exit what making samples changes in a dataset."""
         held = held_by(self.source)
         before = held.read()
         try:
@@ -278,10 +279,10 @@ class Cursor:
         self._iterator, self._is_over = None, False
 
     def release(self, *, for_good: bool = False) -> None:
-        """Let go of the loader's iterator and its worker processes; the position is kept.
+        """Release the loader's iterator and its worker processes; the position is kept.
 
-        In the middle of an epoch that cannot be had again, they are kept unless it is for good: the
-        next run goes on with the batches that are left.
+        In the middle of an epoch that cannot be repeated, they are kept unless ``for_good`` is set:
+        the next run continues with the remaining batches.
         """
         if for_good or self.source.repeats or (self.index == 0 and self._batch is None):
             self._iterator = None
@@ -291,10 +292,10 @@ class Cursor:
         if self.index == 0:
             raise self._no_batch()
         self._last_epoch = 0 if self._skip else self.index
-        self._is_over = True  # asked again, a loader would begin anew, and draw for it
+        self._is_over = True  # iterated again, a loader would start over, and draw for it
 
     def _rest(self) -> Iterator[Any]:
-        """What is left of this epoch."""
+        """Iterate over the rest of this epoch."""
         start = self.index - self._resized_at
         return self.source.batches(self.epoch, start, skip=self._skip)
 

@@ -1,8 +1,8 @@
-"""What an experiment trains on: one interface over arrays, datasets and loaders.
+"""Data that an experiment trains on: one interface to arrays, datasets and loaders.
 
-What was given is recognised here, and a batch taken apart; `workbench.experiment.data.sources` has
-the batches. Where their order is ours, the loader draws from a generator of its own, so fetching a
-batch never moves the global random state.
+This module recognises what was given, and splits a batch; `workbench.experiment.data.sources`
+provides the batches. If Workbench chooses their order, the loader draws from its own generator, so
+fetching a batch never changes the global random state.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from workbench.experiment.data.sources import (
 from workbench.torch_private.pytree import tree_map_only
 
 Order = Literal["workbench", "loader"]
-"""Whose order the samples of a `DataLoader` come in."""
+"""Whose order is used for the samples of a `DataLoader`."""
 _ORDERS = ("workbench", "loader")
 
 
@@ -45,20 +45,20 @@ def data_source(
     what: str = "train",
     order: Order = "workbench",
 ) -> DataSource:
-    """The `DataSource` of anything an experiment accepts.
+    """Create the `DataSource` of any data that an experiment accepts.
 
     Args:
         data: a pair of arrays or tensors, a `Dataset`, a `DataLoader`, a Hugging Face dataset, a
             list of samples, or any iterable of batches that can be iterated more than once.
-        batch_size: samples per batch where ``data`` does not say so itself.
-        seed: of the order of samples.
-        shuffle: whether the order changes with the epoch, where it is ours to choose.
+        batch_size: samples per batch, if ``data`` does not define it.
+        seed: seed of the order of samples.
+        shuffle: whether the order changes with the epoch, if Workbench chooses it.
         what: ``train`` or ``val``, for messages.
-        order: whose, where ``data`` is a `DataLoader`.
+        order: whose order to use, if ``data`` is a `DataLoader`.
 
     Raises:
         DataError: ``data`` is none of these, or is empty, or its arrays differ in length; or the
-            loader's own order is asked for and there is no loader.
+            loader's own order is requested and there is no loader.
     """
     if order not in _ORDERS:
         raise DataError(f"order is {order!r}; valid: {', '.join(map(repr, _ORDERS))}")
@@ -101,7 +101,7 @@ def data_source(
 
 
 def split(batch: Any) -> tuple[Any, Any]:
-    """A batch as ``(inputs, targets)``.
+    """Split a batch into ``(inputs, targets)``.
 
     Raises:
         DataError: the batch is neither a pair nor a mapping with ``labels`` (or ``label``).
@@ -124,12 +124,12 @@ def split(batch: Any) -> tuple[Any, Any]:
 
 
 def to_device(value: Any, device: torch.device) -> Any:
-    """Every tensor in a batch on ``device``; a tensor that is there already is not copied.
+    """Move every tensor in a batch to ``device``; a tensor that is already there is not copied.
 
-    An object that moves by itself (a `PackedSequence`, a graph) does.
+    An object that can move itself (a `PackedSequence`, a graph) does so.
     """
     if isinstance(value, torch.Tensor):
-        # the comparison is a quarter of what a `to` that has nothing to do costs
+        # the comparison costs a quarter of a `to` that has nothing to do
         return value if value.device == device else value.to(device, non_blocking=True)
     if callable(move := getattr(value, "to", None)) and not isinstance(value, Mapping):
         return move(device)
@@ -143,15 +143,16 @@ def to_device(value: Any, device: torch.device) -> Any:
 
 
 def copied(batch: Any) -> Any:
-    """``batch`` with tensors of its own: who is given it to look at it may write into them."""
+    """Copy ``batch`` with its tensors: the caller may write into them."""
     return tree_map_only(torch.Tensor, torch.clone, batch)
 
 
 def batch_size_of(inputs: Any, targets: Any) -> int:
-    """Samples in a batch; -1 if neither says.
+    """Return the number of samples in a batch; -1 if neither inputs nor targets determine it.
 
-    Those are the rows of its first input. Labels say it where the inputs are no tensors, or have
-    their sequence first; labels alone may be concatenated, or a list with a tensor for each sample.
+    It is the number of rows of the first input. Labels determine it if the inputs are not tensors,
+    or have their sequence first; labels alone may be concatenated, or a list with a tensor for each
+    sample.
     """
     firsts = [tensor for tensor in tensors_in(inputs) if tensor.ndim]
     labels = [len(tensor) for tensor in tensors_in(targets) if tensor.ndim]
@@ -194,9 +195,9 @@ def _of_arrays(
 def _of_list(
     items: list[Any], batch_size: int, seed: int, *, shuffle: bool, what: str
 ) -> DataSource:
-    """A list of batches if the first one has as many labels as inputs; else one of samples.
+    """Treat a list as batches if the first one has as many labels as inputs; else as samples.
 
-    Torch takes a list for a dataset of samples too.
+    Torch treats a list as a dataset of samples too.
 
     Raises:
         DataError: it is empty, or could be either: pairs of vectors of one length, or of arrays
@@ -221,7 +222,7 @@ def _of_list(
 
 
 def _is_batch(item: Any) -> bool:
-    """Whether `split` takes it; else its step says what is wrong with it."""
+    """Return whether `split` accepts ``item``; if not, its step reports what is wrong with it."""
     try:
         split(item)
     except DataError:
@@ -251,7 +252,7 @@ def _of_loader(loader: DataLoader[Any], seed: int, what: str, order: Order) -> D
     whole = not getattr(loader.sampler, "replacement", False) and (
         length(loader.sampler) == length(loader.dataset)
     )
-    # with a batch sampler of the user's own, `sampler` is a sequential one that nobody asks
+    # with a user-defined batch sampler, `sampler` is a sequential one that is never used
     made = loader.batch_size is not None and type(loader.batch_sampler) is BatchSampler
     ours = type(loader) is DataLoader and made
     if plain and whole and ours and order == "workbench":
@@ -280,7 +281,7 @@ def _tensor(array: Any, what: str) -> torch.Tensor:
         except TypeError as error:
             raise DataError(f"{what} cannot become a tensor: {error}") from error
         if tensor.dtype == torch.float64:
-            tensor = tensor.to(torch.get_default_dtype())  # numpy's default is no choice of theirs
+            tensor = tensor.to(torch.get_default_dtype())  # numpy's default, not the user's choice
     if tensor.ndim == 0:
         raise DataError(f"{what} is a single number; it needs a first dimension of samples")
     return tensor
@@ -296,13 +297,13 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 
 def _leading(inputs: Any) -> int | None:
-    """The first dimension of a batch's inputs, or of the first of them; None without any."""
+    """Return the first dimension of a batch's inputs, or of the first of them; None without any."""
     shape = _shape(_first_of(inputs))
     return shape[0] if shape else None
 
 
 def _dimensions(inputs: Any) -> int:
-    """How many dimensions a batch's inputs have, or the first of them."""
+    """Return the number of dimensions of a batch's inputs, or of the first of them."""
     return len(_shape(_first_of(inputs)))
 
 
@@ -324,7 +325,7 @@ def _is_hugging_face(data: Any) -> bool:
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
-    """Every tensor in a part of a batch, in its order."""
+    """Return every tensor in a part of a batch, in its order."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, Mapping):

@@ -1,8 +1,8 @@
-"""Generators of random numbers that samples are made with: found, read and written.
+"""Random number generators with which samples are made: found, read and written.
 
-Beside the three of the process (Python's, NumPy's, torch's) a data set may hold some of its own, or
+Besides the three of the process (Python's, NumPy's, torch's) a dataset may hold some of its own, or
 a transform in it may, or code of either may reach one by a global name. They are found by what
-pickle visits, since that is what travels to a rank, and by the names in the code of what is
+pickle visits, since that is what is sent to a rank, and by the names in the code of what is
 visited.
 """
 
@@ -40,12 +40,13 @@ _TRUSTED = ("torch", "numpy", "random", "builtins", "cloudpickle")
 
 
 class Held:
-    """What making samples goes by and changes, besides the generators of the process.
+    """State that making samples depends on and changes, besides the generators of the process.
 
     Args:
-        find: finds the generators that samples may draw from; the same ones in the same order
-            wherever the data set is a copy of the same one, and none was made for a sample.
-        kept: what the data set keeps, where it may; a generator that is made for a sample too.
+        find: finds the generators that samples may draw from; the same ones in the same order for
+            every copy of the same dataset, unless one was created for a sample.
+        kept: what the dataset keeps, if it may; this includes a generator that is created for a
+            sample.
     """
 
     def __init__(self, find: Callable[[], list[Any]], kept: DataState | None = None) -> None:
@@ -53,22 +54,23 @@ class Held:
         self.generators = find()
 
     def find_again(self) -> None:
-        """Find the generators anew: one may have been made for a sample."""
+        """Find the generators again: one may have been created for a sample."""
         self.generators = self._find()
 
     def read(self) -> Any:
-        """What it is now, for `write`, here or of a copy in another process."""
+        """Return the current state, for `write`, here or for a copy in another process."""
         return read(self.generators), None if self.kept is None else self.kept.get_state()
 
     def write(self, state: Any) -> list[str]:
-        """Bring back what `read` gave.
+        """Restore what `read` returned.
 
         Returns:
-            By name, what the data set keeps otherwise in another process and could not come.
+            Names of what the dataset keeps differently in another process and could not be
+            transferred.
         """
         states, kept = state
         lost = [] if self.kept is None or kept is None else self.kept.set_state(kept)
-        if len(states) != len(self.generators):  # one was made since, or is no more
+        if len(states) != len(self.generators):  # one was created since, or no longer exists
             self.find_again()
         if len(states) == len(self.generators):
             write(self.generators, states)
@@ -78,24 +80,24 @@ class Held:
 
 
 def held_by(source: DataSource | None) -> Held:
-    """What making samples of ``source`` goes by and changes."""
+    """Return the state that making samples of ``source`` depends on and changes."""
     return Held(lambda: drawn_by(source), kept_by(source))
 
 
 def drawn_by(source: DataSource | None) -> list[Any]:
-    """The generators that making samples of ``source`` may draw from, besides the process's."""
+    """Return the generators that samples of ``source`` may draw from, besides the process's."""
     if not isinstance(source, LoaderSource):
         return []
     return found_in(source.loader.dataset, source.loader.collate_fn)
 
 
 def kept_by(source: DataSource | None) -> DataState | None:
-    """What the data set keeps beside generators, where it may."""
+    """Return what the dataset keeps besides generators, if it may keep anything."""
     return data_state_of(source.loader) if isinstance(source, LoaderSource) else None
 
 
 def found_in(*values: Any) -> list[Any]:
-    """The generators that pickle, or a name in the code that it visits, comes upon."""
+    """Return the generators that pickle visits, or that a name in the visited code refers to."""
     finder = _Finder()
     try:
         finder.dump(values)
@@ -105,18 +107,18 @@ def found_in(*values: Any) -> list[Any]:
 
 
 def read(generators: Sequence[Any]) -> list[Any]:
-    """Their states, to be compared, kept or given to `write`."""
+    """Return the states of ``generators``, to be compared, stored or passed to `write`."""
     return [state_of(one) for one in generators]
 
 
 def write(generators: Sequence[Any], states: Sequence[Any]) -> None:
-    """Bring back what `read` gave."""
+    """Restore what `read` returned."""
     for one, state in zip(generators, states, strict=True):
         set_state(one, state)
 
 
 def move_apart(generators: Sequence[Any], rank: int) -> None:
-    """Have them go on with other numbers than those of any other rank, by what they were."""
+    """Let ``generators`` continue with numbers that no other rank has, based on their states."""
     for one in generators:
         if isinstance(one, torch.Generator):
             one.manual_seed((one.initial_seed() + _far(one, rank)) & (2**63 - 1))
@@ -129,45 +131,45 @@ def move_apart(generators: Sequence[Any], rank: int) -> None:
 
 
 class Generators:
-    """All that samples may draw from: the process's three generators, and those of a data set.
+    """All generators that samples may draw from: the three of the process, and those of a dataset.
 
-    Of torch's it is the CPU's; samples are made there. What a data set keeps from sample to sample
-    is read and written with them.
+    Torch's is the one of the CPU, since samples are made there. What a dataset keeps from sample to
+    sample is read and written with them.
 
     Args:
-        find: finds those of the data set.
-        kept: what it keeps otherwise.
+        find: finds the generators of the dataset.
+        kept: what else the dataset keeps.
     """
 
     def __init__(self, find: Callable[[], list[Any]], kept: DataState | None = None) -> None:
         self.held = Held(find, kept)
-        """Those of the data set, and what it keeps otherwise."""
+        """Generators of the dataset, and what else it keeps."""
         self._host = HostRandom()
 
     def look_again(self) -> bool:
-        """Find those of the data set anew, and say whether there are more: made for a sample."""
+        """Find the dataset's generators again; return whether some were created for a sample."""
         before = len(self.held.generators)
         self.held.find_again()
         return len(self.held.generators) != before
 
     def changed(self) -> list[str]:
-        """What the data set keeps otherwise than at first, by name."""
+        """Return the names of what else the dataset keeps that differs from the beginning."""
         return [] if self.held.kept is None else self.held.kept.changed()
 
     def mark(self) -> bytes:
-        """What is another one after any draw; some 20 us."""
+        """Return bytes that differ after any draw; some 20 us."""
         torchs = torch.default_generator.get_state().numpy().tobytes()
         drawn = [encoded(comparable(state_of(one))).content for one in self.held.generators]
         kept = b"" if self.held.kept is None else self.held.kept.mark()
         return torchs + pickle.dumps((self._host.read(), drawn)) + kept
 
     def state(self) -> Any:
-        """What they are now, for `go_to`, here or in another process."""
+        """Return the current states, for `go_to`, here or in another process."""
         numpys: Any = np.random.get_state(legacy=False)
         return torch.default_generator.get_state(), random.getstate(), numpys, self.held.read()
 
     def go_to(self, state: Any) -> None:
-        """Go on from a `state`."""
+        """Continue from a `state`."""
         torchs, pythons, numpys, held = state
         torch.default_generator.set_state(torchs)
         random.setstate(pythons)
@@ -180,7 +182,7 @@ def _far(one: torch.Generator, rank: int) -> int:
 
 
 class _Nowhere:
-    """A stream whose reader is nobody."""
+    """A stream that discards what is written."""
 
     def write(self, data: Any) -> int:
         return len(data)
@@ -203,7 +205,7 @@ class _Finder(cloudpickle.Pickler):
         return None
 
     def _look_at_code(self, obj: Any) -> None:
-        """What code reaches by a global name: functions of a module go by reference."""
+        """Find what code reaches by a global name: module functions are pickled by reference."""
         if id(obj) in self._seen or str(getattr(obj, "__module__", "")).split(".")[0] in _TRUSTED:
             return
         if isinstance(obj, MethodType):

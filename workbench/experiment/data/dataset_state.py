@@ -1,20 +1,20 @@
-"""What a data set keeps from sample to sample: a count, a cache, how hard its samples are by now.
+"""State that a dataset keeps from sample to sample: a count, a cache, the current difficulty.
 
-One process makes all samples in the order of the batches, and a data set that counts them gives the
-next one by what it has counted. On ranks that make a part each it would count other ones. So what
-it keeps is treated as the state of a generator is (`workbench.experiment.data.dataset_generators`):
-it is put back where a batch is only looked at, and where making a sample changes it every rank
-makes whole batches, and it comes home.
+One process makes all samples in the order of the batches, and a dataset that counts them makes the
+next one depend on its count. On ranks that make a part each it would count other samples. So its
+state is treated like that of a generator (`workbench.experiment.data.dataset_generators`): it is
+restored where a batch is only inspected, and if making a sample changes it, every rank makes whole
+batches, and the state is returned to the local process.
 
-Looked at are the attributes of objects of a person's own that a data set, a transform or a
-``collate_fn`` consists of: numbers and strings, small tensors and arrays, generators of random
-numbers, and containers of such, inside each other too (`workbench.experiment.state.small_values`).
-A container of other objects, and a large one, is known by its length alone; a large tensor and an
-object of another library are not known. What is not known stays on its rank.
+Inspected are the attributes of the user's own objects that a dataset, a transform or a
+``collate_fn`` consists of: numbers and strings, small tensors and arrays, random number generators,
+and containers of such values, nested too (`workbench.experiment.state.small_values`). A container
+of other objects, and a large one, is known by its length alone; a large tensor and an object of
+another library are not known. What is not known stays on its rank.
 
-In the same process the very objects are put back, with their contents as far as those are known.
-What was made where nothing was, or None, stays if it is not known: a first sample has opened a
-file. In another process values are found by the way to them.
+Within one process the same objects are restored, with their contents as far as those are known. A
+value that was created where there was nothing, or None, stays if it is not known: a first sample
+has opened a file. In another process values are found by their paths.
 """
 
 from __future__ import annotations
@@ -46,19 +46,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MOST_SMALL = 64
-"""Elements of a container in which objects are looked for."""
+"""Maximum number of elements of a container that is searched for objects."""
 _MOST_OBJECTS = 1_000
 _DATA = (torch.Tensor, np.ndarray, *CONTAINERS, tuple, frozenset, str, bytes)
-"""What is put back though it is not known; a file may be closed when another takes its place."""
+"""Types that are restored although they are not known; a file may be closed when another replaces
+it."""
 
 
 class _Missing(Enum):
-    """Picklable, and the same ones in each process."""
+    """Markers that can be pickled, and are the same in each process."""
 
     GONE = 0
-    """There is no such attribute."""
+    """The attribute does not exist."""
     UNKNOWN = 1
-    """There is one, and it stays as it is."""
+    """The attribute exists, and stays as it is."""
 
 
 class _Place(NamedTuple):
@@ -68,32 +69,32 @@ class _Place(NamedTuple):
     name: str
     value: Any
     content: bytes
-    """What tells the value from others."""
+    """What distinguishes the value from others."""
     is_known: bool
-    """Whether all of it does."""
+    """Whether the content covers all of the value."""
 
 
 class _Found(NamedTuple):
     places: dict[str, _Place]
-    """By the way to them."""
+    """Attributes by path."""
     owners: dict[str, Any]
-    """Objects of a person's own, in the same way."""
+    """Objects of the user's own, by path."""
 
 
 class _Kept(NamedTuple):
     content: bytes
     value: Any
-    """What `keep` gave, or that it is unknown."""
+    """Result of `keep`, or the marker that it is unknown."""
 
 
 _NOTHING = _Kept(b"", _Missing.GONE)
 
 
 class DataState:
-    """What objects keep, and kept when this was made.
+    """State that objects keep now, and that they kept at construction.
 
     Args:
-        roots: a data set, what it is collated by.
+        roots: a dataset, and what collates its samples.
     """
 
     def __init__(self, *roots: Any) -> None:
@@ -106,11 +107,11 @@ class DataState:
 
     @property
     def is_any(self) -> bool:
-        """Whether there is an object of a person's own."""
+        """Whether there is an object of the user's own."""
         return bool(self._kinds)
 
     def mark(self) -> bytes:
-        """The same, in any process, wherever the same is kept."""
+        """Return bytes that are the same, in any process, wherever the same is kept."""
         places = self._look().places
         known = [(path, places[path].content) for path in sorted(places) if places[path].content]
         # bytes as they are: as text they would be several times as long
@@ -118,7 +119,7 @@ class DataState:
         return b"".join((text.encode(), *(content for _, content in known)))
 
     def changed(self) -> list[str]:
-        """By name, what is not as it was at first; but for generators that were drawn from."""
+        """Name what differs from the beginning, except generators that were drawn from."""
         return [
             path
             for path, one in self.get_state().changed.items()
@@ -126,7 +127,7 @@ class DataState:
         ]
 
     def get_state(self) -> State:
-        """What they keep now, for `set_state`, here or of a copy in another process."""
+        """Return what they keep now, for `set_state`, here or for a copy in another process."""
         found = self._look()
         self._latest = kept = self._copied(found)
         changed = {
@@ -140,10 +141,10 @@ class DataState:
         return State(self, found, kept, changed)
 
     def set_state(self, state: State | dict[str, Any]) -> list[str]:
-        """Have the objects keep what was kept when `get_state` was asked.
+        """Restore in the objects what was kept when `get_state` was called.
 
         Returns:
-            By name, what had changed in another process and is not in the state that came of it.
+            Names of what had changed in another process and could not be restored from its state.
         """
         if isinstance(state, State):
             if state.of is self:
@@ -173,7 +174,7 @@ class DataState:
             own[name] = restored(wanted, own.get(name))
 
     def _is_begun(self, path: str, found: _Found) -> bool:
-        """Whether the owner of an attribute is there, and was at first."""
+        """Return whether the owner of an attribute exists, and existed at the beginning."""
         above = _owner_of(path)
         return above in found.owners and type(found.owners[above]) is self._kinds.get(above)
 
@@ -192,7 +193,7 @@ class DataState:
         return _Kept(place.content, keep(place.value, first))
 
     def _look(self) -> _Found:
-        """Every attribute that may change, and whose they are."""
+        """Return every attribute that may change, and the owners."""
         found, budget = _Found({}, {}), Budget()
         seen: set[int] = set()
         waiting = deque((type(root).__name__, root) for root in self._roots)
@@ -218,7 +219,7 @@ class DataState:
         return found
 
     def _encoded(self, path: str, value: Any, budget: Budget) -> tuple[bytes, bool]:
-        """What tells a value from others, and whether all of it does."""
+        """Return what distinguishes a value from others, and whether it covers all of the value."""
         fixed = self._fixed.get(path)
         found = None if fixed is None else fixed.again(value, budget)
         if found is None:
@@ -230,13 +231,13 @@ class DataState:
 
 
 class State:
-    """What objects keep at one time; pickled, what is not as it was at first.
+    """State of objects at one time; only what differs from the beginning is pickled.
 
     Args:
-        of: whose it is.
+        of: the object whose state it is.
         found: their attributes.
         kept: copies of those that are known.
-        changed: those that are not as at first.
+        changed: those that differ from the beginning.
     """
 
     def __init__(
@@ -253,14 +254,14 @@ class State:
         return dict, (self.portable(),)
 
     def portable(self) -> dict[str, Any]:
-        """What is not as it was at first; what cannot be pickled counts as unknown."""
+        """Return what differs from the beginning; what cannot be pickled counts as unknown."""
         return {
             path: one if _is_picklable(one) else _Missing.UNKNOWN
             for path, one in self.changed.items()
         }
 
     def put_back(self) -> None:
-        """Have the same objects, in this process, keep it again."""
+        """Restore it in the same objects, in this process."""
         for owner in self._owners:
             own, names = vars(owner), self._names[id(owner)]
             for name in attributes(owner).keys() & own.keys() - names.keys():
@@ -277,7 +278,7 @@ class _Unknown:
     """A value that is not known; of a container it is known which objects it held.
 
     Args:
-        value: it.
+        value: the value.
     """
 
     def __init__(self, value: Any) -> None:
@@ -294,7 +295,7 @@ class _Unknown:
 
 
 def _is_own(value: Any) -> bool:
-    """Whether it is an object of a person's own, whose attributes are looked at."""
+    """Return whether ``value`` is an object of the user's own, whose attributes are inspected."""
     return may_be_user_module(type(value).__module__)
 
 
@@ -308,7 +309,7 @@ def _owner_of(path: str) -> str:
 
 
 def _objects_in(container: Any) -> Iterator[tuple[Any, Any]]:
-    """What may be looked into; not in sets, whose order is another one in each process."""
+    """Yield elements that may be searched; none of sets, whose order differs between processes."""
     if isinstance(container, set) or size_of(container) > _MOST_SMALL:
         return
     is_mapping = isinstance(container, dict)
@@ -324,7 +325,10 @@ def _may_hold(value: Any) -> bool:
 
 
 def _is_picklable(value: Any) -> bool:
-    """Whether another process can have it: not where a class in it is a cell's."""
+    """Return whether ``value`` can be sent to another process.
+
+    It cannot if a class in it was defined in a cell.
+    """
     try:
         pickle.dumps(value)
     except Exception:  # noqa: BLE001 - what a class of the user's raises
@@ -333,7 +337,7 @@ def _is_picklable(value: Any) -> bool:
 
 
 def data_state_of(loader: DataLoader[Any]) -> DataState | None:
-    """What the data set of a loader keeps; None where nothing of it is a person's own."""
+    """Return what the dataset of a loader keeps; None if no part of it is the user's own."""
     collate: Any = loader.collate_fn
     found = DataState(loader.dataset, getattr(collate, "__self__", collate))
     return found if found.is_any else None

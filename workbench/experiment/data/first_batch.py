@@ -1,8 +1,8 @@
-"""The first batch, where somebody looked at it before the first step.
+"""The first batch, if it was inspected before the first step.
 
-A loader with an order of its own gives a batch once, so the one that was looked at is the first
-step's. The run must be the one that nobody looked at: it is seeded at its first step, and what a
-cell does with NumPy's and Python's generators until then is the run's.
+A loader with an order of its own gives a batch once, so the batch that was inspected is that of the
+first step. The run must be the same as without the inspection: it is seeded at its first step, and
+what a cell does with NumPy's and Python's generators until then belongs to the run.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _OTHER_NUMBERS = (
 
 
 class EarlyBatch:
-    """What fetching a first batch has drawn, so that the run may have drawn it.
+    """Random draws of fetching a first batch, so that the run can continue as if it had made them.
 
     Args:
-        cursor: that is about to fetch it.
-        device: that is trained on.
+        cursor: cursor that is about to fetch it.
+        device: device that is trained on.
     """
 
     def __init__(self, cursor: Cursor, device: torch.device) -> None:
@@ -38,12 +38,12 @@ class EarlyBatch:
         self._drew_beside_torch = False
 
     def fetched(self) -> None:
-        """The batch is there."""
+        """Record that the batch was fetched."""
         self._drew_beside_torch = self._before.moved_beside_torch()
         self._after.save()
 
     def begin(self) -> str:
-        """The run begins, with torch seeded; a note on what could not be kept."""
+        """Begin the run, with torch seeded; return a note on what could not be kept."""
         if not self._cursor.holds_batch:
             return ""
         if not self._drew_beside_torch:

@@ -15,7 +15,7 @@ _MASK = (1 << 64) - 1
 
 
 def mix(seed: int, epoch: int, stream: int = 0) -> int:
-    """One 63-bit seed from three numbers; neighbouring inputs give unrelated outputs.
+    """Mix three numbers into one 63-bit seed; neighbouring inputs give unrelated outputs.
 
     The finaliser is SplitMix64's (Steele, Lea and Flood, "Fast splittable pseudorandom number
     generators", 2014).
@@ -33,10 +33,10 @@ class EpochSampler(Sampler[int]):
     """Sample indices of one epoch, in the order an `Experiment` sees them.
 
     A hand-written loop that uses it, with ``sampler.set_epoch(epoch)`` before each epoch, counting
-    from 0, sees the same batches; and it draws the same random numbers where its loader has a
-    generator of its own, as it would take a number per epoch from torch's global one otherwise:
+    from 0, sees the same batches. It also draws the same random numbers if its loader has a
+    generator of its own, since it would otherwise take a number per epoch from torch's global one:
     ``DataLoader(data, 64, sampler=sampler, generator=torch.Generator())``. Samples that draw in
-    workers draw the same once that generator is seeded with `worker_seed` before each epoch.
+    workers draw the same numbers if that generator is seeded with `worker_seed` before each epoch.
     """
 
     def __init__(self, num_samples: int, seed: int = 0, *, shuffle: bool = True) -> None:
@@ -53,20 +53,20 @@ class EpochSampler(Sampler[int]):
 
     @property
     def worker_seed(self) -> int:
-        """What a loader's generator is seeded with before the epoch; it seeds the workers.
+        """Seed of a loader's generator for the epoch; the generator seeds the workers.
 
-        An epoch that is gone on with in the middle has another: workers begin anew then, and would
-        draw for its batches what they drew for its first ones.
+        An epoch that is resumed in the middle has another seed: its workers start again, and would
+        otherwise draw for its batches what they drew for its first ones.
         """
         found = mix(self.seed, self.epoch, stream=1)
         return mix(found, self.start, stream=1) if self.start else found
 
     def indices(self) -> torch.Tensor:
-        """``[num_samples]`` int64, the whole epoch."""
+        """Return the indices of the whole epoch, ``[num_samples]`` int64."""
         if not self.shuffle:
             return torch.arange(self.num_samples, device="cpu")
         generator = torch.Generator("cpu").manual_seed(mix(self.seed, self.epoch))
-        # a default device would be the generator's no more
+        # a default device would not be that of the generator
         return torch.randperm(self.num_samples, generator=generator, device="cpu")
 
     def __iter__(self) -> Iterator[int]:

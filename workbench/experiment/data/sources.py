@@ -1,8 +1,9 @@
-"""Where batches come from: arrays, loaders whose order is ours, iterables with one of their own.
+"""Sources of batches: arrays, loaders in an order of Workbench, iterables in their own order.
 
-A `DataSource` gives the batches of one epoch from any position on. Where the order is ours to
-choose (arrays, datasets, loaders with a plain sampler) it is `EpochSampler`'s, so the batch size
-can change within an epoch: what is left of it is cut anew, and no sample is lost or seen twice.
+A `DataSource` yields the batches of one epoch from any position on. If Workbench chooses the order
+(arrays, datasets, loaders with a plain sampler), it is that of `EpochSampler`, so the batch size
+can change within an epoch: the rest of the epoch is split again, and no sample is lost or seen
+twice.
 """
 
 from __future__ import annotations
@@ -26,63 +27,71 @@ from workbench.processes import computing, interrupts_kept_from_children
 
 
 class DataError(ValueError):
-    """Data that cannot be trained on; the message says what came in and what is valid."""
+    """Data that cannot be trained on; the message states what was given and what is valid."""
 
 
 class DataSource:
-    """Batches of one epoch, in an order of its own."""
+    """Source of the batches of one epoch, in an order of its own."""
 
     name: str = ""
     """Class name of what was given, for display."""
     batch_size: int | None = None
     num_samples: int | None = None
     steps_per_epoch: int = 0
-    """Batches, of which the last may be left out (`ends_in_one`); 0 when it is not known before the
-    epoch has ended."""
+    """Number of batches, of which the last may be left out (`ends_in_one`); 0 if it is not known
+    before the epoch has ended."""
     order: str = ""
-    """Whose order of samples it is, where a loader was given that has one too."""
+    """Whose order of samples is used, if a loader was given that has one too."""
     note: str = ""
     """What is not guaranteed about the order, in one sentence, or ``""``."""
     repeats: bool = True
-    """Whether the same epoch gives the same batches when it is asked for again."""
+    """Whether the same epoch gives the same batches when it is requested again."""
     draws_again: bool = False
-    """Whether a batch that could not be fetched may have drawn random numbers in this process, and
-    is the same if it is fetched again with the same ones."""
+    """Whether a failed fetch of a batch may have drawn random numbers in this process, and gives
+    the same batch if it is repeated with the same numbers."""
     is_fresh: bool = False
-    """Whether every batch is in memory of its own; else the next one may be written over it."""
+    """Whether every batch has memory of its own; otherwise the next one may overwrite it."""
     has_exact_length: bool = True
-    """Whether an epoch has `steps_per_epoch` batches for certain; else it ends by its end."""
+    """Whether an epoch certainly has `steps_per_epoch` batches; otherwise it ends when its batches
+    do."""
     draws: bool = False
     """Whether a pass draws from torch's global generator, as a loader's own order does."""
     has_workers: bool = False
-    """Whether worker processes fetch. Those that persist serve one pass: a second one resets it."""
+    """Whether worker processes fetch batches. Persistent workers serve one pass: a second one
+    resets it."""
 
     def batches(self, epoch: int, start: int = 0, *, skip: int = 0) -> Iterator[Any]:
-        """The batches of an epoch without its first ``skip`` samples, from any one on.
+        """Iterate over the batches of an epoch without its first ``skip`` samples, from any batch.
 
         Args:
-            epoch: which one, from 0.
-            start: batches to leave out after the skipped samples.
-            skip: samples to leave out first: those seen in batches of another size.
+            epoch: index of the epoch, from 0.
+            start: number of batches to leave out after the skipped samples.
+            skip: number of samples to leave out first: those seen in batches of another size.
         """
         raise NotImplementedError(f"{type(self).__name__} must give batches")
 
     def peek(self, epoch: int, default: Any) -> Any:
-        """The first batch of an epoch that has not begun, or ``default``; it is given once more."""
+        """Return the first batch of an epoch that has not begun, or ``default``.
+
+        The batch is given once more when the epoch begins.
+        """
         return next(self.batches(epoch), default)
 
     @property
     def generators(self) -> list[torch.Generator]:
-        """Those of torch's that a pass draws from, besides the global one."""
+        """Torch's generators that a pass draws from, besides the global one."""
         return []
 
     @property
     def can_begin_again(self) -> bool:
-        """Whether a pass that was just begun can be begun again as if it had not been."""
+        """Whether a pass that has just begun can be restarted as if it had not begun."""
         return self.repeats
 
     def steps_after(self, skip: int) -> int:
-        """Batches of an epoch without its first ``skip`` samples; 0 when that is not known."""
+        """Return the number of batches after the first ``skip`` samples of an epoch.
+
+        It is 0 if that is not known.
+        """
         if not skip:
             return self.steps_per_epoch
         if self.num_samples is None or not self.batch_size:
@@ -90,28 +99,28 @@ class DataSource:
         return -(-max(0, self.num_samples - skip) // self.batch_size)
 
     def ends_in_one(self, skip: int = 0) -> bool:
-        """Whether the last of several batches of an epoch has one sample, as far as that is known.
+        """Return whether the last of several batches of an epoch has one sample, as far as known.
 
         Args:
-            skip: samples of the epoch that are left out first.
+            skip: number of samples of the epoch that are left out first.
         """
         return _ends_in_one(self.num_samples or 0, self.batch_size, skip)
 
     def first(self, epoch: int, skip: int, size: int) -> Any:
-        """One batch of ``size`` samples (or as many as are left) after the first ``skip``.
+        """Return one batch of ``size`` samples (or as many as are left) after the first ``skip``.
 
         Raises:
-            DataError: the batches are made elsewhere.
+            DataError: the data makes its own batches.
             Exception: what the dataset raises.
         """
         del epoch, skip
         raise self._not_ours(size)
 
     def with_batch_size(self, size: int) -> DataSource:
-        """The same samples in the same order, so many at a time.
+        """Return a source of the same samples in the same order, ``size`` at a time.
 
         Raises:
-            DataError: the batches are made elsewhere, or would all be left out.
+            DataError: the data makes its own batches, or all of them would be left out.
         """
         raise self._not_ours(size)
 
@@ -123,7 +132,8 @@ class DataSource:
 
 
 _BATCHES_AT_ONCE = 256
-"""The order is cut for so many batches at a time: one call for all is cheaper than one for each."""
+"""Number of batches for which the order is split at a time: one call for all is cheaper than one
+for each."""
 
 
 class ArraySource(DataSource):
@@ -142,7 +152,7 @@ class ArraySource(DataSource):
         self.sampler = EpochSampler(len(inputs), seed, shuffle=shuffle)
 
     def batches(self, epoch: int, start: int = 0, *, skip: int = 0) -> Iterator[Any]:
-        """Pairs ``(inputs, targets)``, the last one smaller where the size does not divide."""
+        """Yield pairs ``(inputs, targets)``, the last one smaller if the size does not divide."""
         order = self._order(epoch, skip + start * self._size)
         if len(order) == 0:
             return  # nothing is left of the epoch, and `split` would make one empty part of it
@@ -151,12 +161,12 @@ class ArraySource(DataSource):
                 yield self.inputs.index_select(0, rows), self.targets.index_select(0, rows)
 
     def first(self, epoch: int, skip: int, size: int) -> Any:
-        """A pair ``(inputs, targets)``."""
+        """Return a pair ``(inputs, targets)``."""
         rows = self._order(epoch, skip)[:size]
         return self.inputs.index_select(0, rows), self.targets.index_select(0, rows)
 
     def with_batch_size(self, size: int) -> ArraySource:
-        """The same arrays."""
+        """Return a source of the same arrays."""
         sampler = self.sampler
         return ArraySource(self.inputs, self.targets, size, sampler.seed, sampler.shuffle)
 
@@ -179,40 +189,40 @@ class LoaderSource(DataSource):
         self.num_samples = len(dataset)
         self.has_workers = loader.num_workers > 0
         self.draws_again = not self.has_workers  # workers have generators of their own
-        # torch's own stacks; one of the user's may fill a buffer anew
+        # torch's own stacks samples; the user's may refill a buffer
         self.is_fresh = loader.collate_fn is default_collate
         self.loader = _rebuilt(loader, self.sampler, self.generator, loader.batch_size)
         self.steps_per_epoch = len(self.loader)
 
     def batches(self, epoch: int, start: int = 0, *, skip: int = 0) -> Iterator[Any]:
-        """The loader's own batches, from the ``start``-th on."""
+        """Iterate over the loader's own batches, from the ``start``-th on."""
         self.begin_epoch(epoch, skip + start * (self.batch_size or 1))
         return _pass_over(self.loader)
 
     def begin_epoch(self, epoch: int, start: int = 0) -> None:
-        """Tell the data set its epoch, and seed what the loader gives its workers.
+        """Set the epoch of the dataset, and seed the generator that seeds the loader's workers.
 
         Args:
-            epoch: from 0.
-            start: samples of it that were seen before.
+            epoch: index of the epoch, from 0.
+            start: number of its samples that were seen before.
         """
         self.sampler.set_epoch(epoch, start)
         _set_epoch(epoch, self.loader.dataset)
         self.generator.manual_seed(self.sampler.worker_seed)
 
     def steps_after(self, skip: int) -> int:
-        """As many as the loader gives; with ``drop_last`` whole ones only."""
+        """Return how many batches the loader gives; only whole ones with ``drop_last``."""
         steps = super().steps_after(skip)
         left = (self.num_samples or 0) - skip
         short = bool(self.loader.drop_last and left % (self.batch_size or 1))
         return steps - (short and steps > 0 and skip > 0)
 
     def ends_in_one(self, skip: int = 0) -> bool:
-        """Not with ``drop_last``."""
+        """Return the same as for any source; False with ``drop_last``."""
         return not self.loader.drop_last and super().ends_in_one(skip)
 
     def first(self, epoch: int, skip: int, size: int) -> Any:
-        """Fetched and collated as the loader would, in this process."""
+        """Return a batch, fetched and collated as by the loader, in this process."""
         self.sampler.set_epoch(epoch)
         rows = self.sampler.indices()[skip : skip + size].tolist()
         dataset = cast(Any, self.loader.dataset)
@@ -224,7 +234,7 @@ class LoaderSource(DataSource):
         return self.loader.collate_fn(samples)
 
     def with_batch_size(self, size: int) -> LoaderSource:
-        """A loader with all other settings."""
+        """Return a source whose loader has the same other settings."""
         count = self.num_samples or 0
         if self.loader.drop_last and size > count:
             raise DataError(
@@ -236,11 +246,11 @@ class LoaderSource(DataSource):
 
 
 class ForeignSource(DataSource):
-    """An iterable whose order is its own: used as it is.
+    """An iterable whose order is its own, used unchanged.
 
-    What shuffles by ``set_epoch`` (a loader, its samplers, its dataset) is told the epoch. An epoch
-    ends when the iterable does, whatever length it declares: a loader over an `IterableDataset`
-    with workers may give more batches than its ``len``.
+    ``set_epoch`` is called on whatever shuffles by it (a loader, its samplers, its dataset). An
+    epoch ends when the iterable does, whatever length it declares: a loader over an
+    `IterableDataset` with workers may give more batches than its ``len``.
     """
 
     repeats = False
@@ -265,9 +275,9 @@ class ForeignSource(DataSource):
         epoch: int,
         start: int = 0,
         *,
-        skip: int = 0,  # noqa: ARG002 - of a size that never changes
+        skip: int = 0,  # noqa: ARG002 - the batch size never changes
     ) -> Iterator[Any]:
-        """A new pass over the loader; ``start`` batches are fetched and left out."""
+        """Begin a new pass over the loader; ``start`` batches are fetched and left out."""
         parts = (getattr(self.loader, name, None) for name in ("sampler", "batch_sampler"))
         parts = [part for part in parts if part is not None]
         inner = [getattr(part, "sampler", None) for part in parts]
@@ -275,7 +285,7 @@ class ForeignSource(DataSource):
         return islice(_pass_over(self.loader), start, None)
 
     def ends_in_one(self, skip: int = 0) -> bool:
-        """As it was said, or as torch's batch sampler cuts what its sampler gives."""
+        """Return the given value, or what torch's batch sampler makes of its sampler's length."""
         cut = getattr(self.loader, "batch_sampler", None)
         if type(cut) is not BatchSampler or cut.drop_last:
             return self._ends_in_one
@@ -283,7 +293,7 @@ class ForeignSource(DataSource):
 
     @property
     def generators(self) -> list[torch.Generator]:
-        """The loader's, and those of its samplers."""
+        """Generators of the loader and of its samplers."""
         parts = [
             self.loader,
             *(getattr(self.loader, at, None) for at in ("sampler", "batch_sampler")),
@@ -294,7 +304,7 @@ class ForeignSource(DataSource):
 
     @property
     def can_begin_again(self) -> bool:
-        """Where torch's own samplers give the order of a dataset of samples."""
+        """Whether torch's own samplers give the order of a dataset of samples."""
         return (
             type(self.loader) is DataLoader
             and not isinstance(self.loader.dataset, IterableDataset)
@@ -303,7 +313,7 @@ class ForeignSource(DataSource):
         )
 
     def peek(self, epoch: int, default: Any) -> Any:
-        """As ever; generators of the loader are where they were."""
+        """Return the same as for any source; generators of the loader are restored afterwards."""
         kept = [(one, one.get_state()) for one in self.generators]
         try:
             return super().peek(epoch, default)
@@ -312,10 +322,10 @@ class ForeignSource(DataSource):
                 generator.set_state(state)
 
     def with_batch_size(self, size: int) -> ForeignSource:
-        """As it is, where its batches have that size.
+        """Return this source, if its batches have that size.
 
         Raises:
-            DataError: they have another.
+            DataError: they have another size.
         """
         if size != self.batch_size:
             raise self._not_ours(size)
@@ -328,7 +338,7 @@ def _ends_in_one(samples: int, size: int | None, skip: int) -> bool:
 
 
 def _set_epoch(epoch: int, *parts: Any) -> None:
-    """Tell the epoch, from 0, to everything that has a ``set_epoch``, each once."""
+    """Call ``set_epoch`` with the epoch, from 0, on every part that has it, each once."""
     for part in {id(part): part for part in parts}.values():
         tell = getattr(part, "set_epoch", None)
         if callable(tell):
@@ -355,10 +365,10 @@ def _rebuilt(
 
 
 def _pass_over(loader: Any) -> Iterator[Any]:
-    """A pass over what is iterated; the worker processes of a `DataLoader` outlive an interrupt.
+    """Begin a pass over ``loader``; the worker processes of a `DataLoader` survive an interrupt.
 
-    An interrupt stops a cell. A worker that hears of it ends, and with it the run beside the cell.
-    They are forked while no experiment computes: `workbench.processes.forks`.
+    An interrupt stops a cell. A worker that receives it exits, and with it the run in the
+    background. Workers are forked while no experiment computes: `workbench.processes.forks`.
     """
     if not isinstance(loader, DataLoader) or loader.num_workers == 0:
         return iter(loader)
@@ -367,7 +377,7 @@ def _pass_over(loader: Any) -> Iterator[Any]:
 
 
 def length(sized: Any) -> int:
-    """``len``; 0 where it has none."""
+    """Return ``len`` of ``sized``; 0 if it has none."""
     try:
         return len(sized)
     except TypeError:

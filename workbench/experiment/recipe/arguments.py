@@ -1,4 +1,4 @@
-"""What an experiment is given, checked and put together; each fault is one clear sentence."""
+"""Check and prepare the arguments of an experiment; each error is one clear sentence."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from workbench.torch_private.compiler import OPTIMIZED_MODULE
 
 
 def check_model(model: Any) -> nn.Module:
-    """``model``, if it can be trained.
+    """Return ``model``, if it can be trained.
 
     Raises:
-        TypeError: it is no `torch.nn.Module`.
+        TypeError: it is not a `torch.nn.Module`.
         ValueError: it has no parameters, none that is trainable, or lazy ones without a shape.
     """
     if isinstance(model, type) and issubclass(model, nn.Module):
@@ -42,7 +42,7 @@ def check_model(model: Any) -> nn.Module:
 
 
 def uncompiled(model: Any) -> Any:
-    """The module inside what ``torch.compile(module)`` gives; anything else as it is."""
+    """Return the module inside what ``torch.compile(module)`` returns; anything else unchanged."""
     kind = type(model)  # by name: importing Dynamo takes a second
     if (kind.__module__, kind.__name__) != OPTIMIZED_MODULE:
         return model
@@ -50,10 +50,10 @@ def uncompiled(model: Any) -> Any:
 
 
 def find_device(device: str | torch.device) -> torch.device:
-    """The device called ``device``; ``"auto"`` is this machine's accelerator, else the CPU.
+    """Return the device called ``device``; ``"auto"`` is this machine's accelerator, else the CPU.
 
     Raises:
-        ValueError: unknown here; the devices of this machine are listed.
+        ValueError: it is unknown on this machine, whose devices are listed.
     """
     if device == "auto":
         found = (
@@ -71,7 +71,7 @@ def find_device(device: str | torch.device) -> torch.device:
 
 
 def whole(value: Any, what: str) -> int:
-    """``value`` as a positive whole number.
+    """Return ``value``, if it is a positive whole number.
 
     Raises:
         ValueError: it is something else.
@@ -82,7 +82,7 @@ def whole(value: Any, what: str) -> int:
 
 
 def positive(value: Any, what: str) -> float:
-    """``value`` as a positive finite number.
+    """Return ``value`` as a float, if it is a positive finite number.
 
     Raises:
         ValueError: it is something else.
@@ -94,10 +94,10 @@ def positive(value: Any, what: str) -> float:
 
 
 def refuse_unknown(unknown: Iterable[str], function: Callable[..., Any], what: str) -> None:
-    """Name an argument that ``function``, which people know as ``what``, does not have.
+    """Report an argument that ``function``, known to users as ``what``, does not have.
 
     Raises:
-        TypeError: there are any; with the nearest of those that it has.
+        TypeError: there is one; the message names the closest of those that it has.
     """
     name = next(iter(unknown), None)
     if name is None:
@@ -111,14 +111,14 @@ def refuse_unknown(unknown: Iterable[str], function: Callable[..., Any], what: s
 
 
 def move(model: nn.Module, device: torch.device) -> nn.Module:
-    """``model`` on ``device``, in place."""
+    """Move ``model`` to ``device``, in place."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return model.to(device)
 
 
 def _indexed(device: torch.device) -> torch.device:
-    """``cuda`` as ``cuda:0``: tensors report their device with its index."""
+    """Return ``cuda`` as ``cuda:0``: tensors report their device with its index."""
     return device if device.type == "cpu" else torch.empty(0, device=device).device
 
 

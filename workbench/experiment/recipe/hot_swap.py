@@ -1,11 +1,11 @@
-"""Hot swap: a new model takes over what fits of the old one, by name and shape.
+"""Hot swap: a new model takes over what fits from the old one, by name and shape.
 
-What it is given is what ``new.load_state_dict(old.state_dict())`` would give: parameters and
-persistent buffers of the same name and shape. A ``state_dict`` lists a tied weight under each of
-its names, so one that is no longer tied is carried to all of them, and of several that are tied now
-the last one stands. A buffer that is not persistent has the new model's value.
+It receives what ``new.load_state_dict(old.state_dict())`` would copy: parameters and persistent
+buffers of the same name and shape. A ``state_dict`` lists a tied weight under each of its names, so
+a weight that is no longer tied is copied to all of them, and of several weights that are tied now
+the last one is used. A buffer that is not persistent keeps the new model's value.
 
-The optimizer stays the object it is, with its hooks, its rates and whoever else holds it; the
+The optimizer remains the same object, with its hooks and its rates, for all who hold it; the
 parameters in its groups, and the state that it keeps for each, are exchanged.
 """
 
@@ -23,11 +23,11 @@ from workbench.experiment.state.user_code import is_user_module
 from workbench.records import CarryRow
 
 _DEPTH = 3
-"""Of containers in an optimizer's attributes that are searched for parameters."""
+"""Nesting depth of containers in an optimizer's attributes that are searched for parameters."""
 
 
 def refusal(optimizer: torch.optim.Optimizer, model: nn.Module) -> str:
-    """Why ``optimizer`` cannot go on with another model than ``model``, or ``""``."""
+    """Return why ``optimizer`` cannot continue with a model other than ``model``, or ``""``."""
     held = {id(p) for p in model.parameters()}
     for one in optimizers_in(optimizer):
         for name, value in vars(one).items():
@@ -45,11 +45,12 @@ def swap(
 ) -> tuple[CarryRow, ...]:
     """Carry weights, persistent buffers and optimizer state from ``old`` to ``new``.
 
-    A parameter's optimizer state goes with its value; where one tied weight becomes several
-    parameters, each starts from a copy of the shared state. A parameter takes the place of its old
-    namesake in the optimizer's groups, also where that is none; one without a namesake, or whose
-    namesake was frozen and not held, joins the first group. What the optimizer holds beside the
-    model's parameters, as those of a loss, stays as it is.
+    A parameter's optimizer state moves with its value; if one tied weight becomes several
+    parameters, each starts from a copy of the shared state. A parameter takes the place of the old
+    parameter of the same name in the optimizer's groups, even if that one was in no group; a
+    parameter without such an old one, or whose old one was frozen and not held, joins the first
+    group. What the optimizer holds besides the model's parameters, such as those of a loss, stays
+    as it is.
 
     Returns:
         One row per parameter and buffer.
@@ -72,12 +73,12 @@ def swap(
 
 
 def shape_text(tensor: torch.Tensor) -> str:
-    """``64×3×3×3``, or ``scalar``."""
+    """Format a shape: ``64×3×3×3``, or ``scalar``."""
     return "×".join(map(str, tensor.shape)) or "scalar"
 
 
 def optimizers_in(optimizer: torch.optim.Optimizer) -> list[torch.optim.Optimizer]:
-    """``optimizer``, and those that it keeps to step with (SAM, Lookahead)."""
+    """Return ``optimizer``, and those that it wraps to step with (SAM, Lookahead)."""
     found = [optimizer]
     for one in found:
         for value in vars(one).values():
@@ -91,7 +92,7 @@ def optimizers_in(optimizer: torch.optim.Optimizer) -> list[torch.optim.Optimize
 
 
 class _Taken:
-    """Which parameter of a new model has what from the old one's."""
+    """Which parameter of a new model takes over which one of the old model."""
 
     def __init__(self, old: nn.Module, new: nn.Module) -> None:
         self.before = dict(old.named_parameters(remove_duplicate=False))
@@ -100,16 +101,16 @@ class _Taken:
         self.news = {id(p): p for p in self.after.values()}
         self._first_before, self._first_after = _first(self.before), _first(self.after)
         self._from: dict[int, str] = {}
-        """Of a new parameter, the name whose old value it has: the last one that fits."""
+        """For a new parameter, the name whose old value it has: the last one that fits."""
         for name, parameter in self.after.items():
             same = self.before.get(name)
-            # one of the old model's own parameters, in the new one too, keeps its value
+            # a parameter of the old model that is also in the new one keeps its value
             fits = same is not None and same.shape == parameter.shape
             if fits and id(parameter) not in self.olds:
                 self._from[id(parameter)] = name
 
     def values(self) -> Iterator[tuple[nn.Parameter, nn.Parameter]]:
-        """New parameters with the old ones whose value and state they have."""
+        """Yield new parameters with the old ones whose value and state they have."""
         for parameter in self.news.values():
             if id(parameter) in self.olds:
                 yield parameter, parameter
@@ -117,7 +118,7 @@ class _Taken:
                 yield parameter, self.before[name]
 
     def predecessor(self, parameter: nn.Parameter) -> nn.Parameter | None:
-        """The old parameter whose place in the optimizer it takes: of its name, whatever shape."""
+        """Return the old parameter of its name, of any shape, whose optimizer place it takes."""
         if id(parameter) in self.olds:
             return parameter
         if (name := self._from.get(id(parameter))) is not None:
@@ -126,11 +127,11 @@ class _Taken:
         return next((self.before[name] for name in names if name in self.before), None)
 
     def after_name(self, parameter: nn.Parameter) -> str:
-        """Its first name in the new model, or ``""``."""
+        """Return the first name of ``parameter`` in the new model, or ``""``."""
         return self._first_after.get(id(parameter), "")
 
     def is_alias(self, name: str) -> bool:
-        """Whether it is tied to the same other name in both models: one row says it all."""
+        """Return whether it is tied to the same other name in both models: one row suffices."""
         old, new = self.before.get(name), self.after.get(name)
         if old is None or new is None:
             return False
@@ -138,7 +139,7 @@ class _Taken:
         return first != name and self._first_before[id(old)] == first
 
     def row(self, name: str) -> CarryRow:
-        """What became of the parameter of this name."""
+        """Return the row of the parameter of this name."""
         old, new = self.before.get(name), self.after.get(name)
         outcome, note = self._outcome(name, old, new)
         return CarryRow(
@@ -195,9 +196,9 @@ def _first(named: dict[str, nn.Parameter]) -> dict[int, str]:
 def _crossing(
     old: nn.Module, new: nn.Module, taken: _Taken
 ) -> Iterator[tuple[str, tuple[torch.Tensor, torch.Tensor]]]:
-    """Parameters that are buffers of the same name now, and the other way round: old and new.
+    """Yield parameters that are now buffers of the same name, and vice versa: old and new.
 
-    A ``state_dict`` has both by name alone, without those buffers that are not persistent.
+    A ``state_dict`` identifies both by name alone, and excludes buffers that are not persistent.
     """
     before, after = dict(_buffers(old)), dict(_buffers(new))
     for name, parameter in taken.before.items():
@@ -258,7 +259,7 @@ def _carry_buffers(old: nn.Module, new: nn.Module, besides: set[str]) -> list[Ca
 
 
 def _buffers(model: nn.Module) -> Iterator[tuple[str, tuple[torch.Tensor, bool]]]:
-    """Each buffer by name, and whether it is persistent."""
+    """Yield each buffer by name, and whether it is persistent."""
     for path, module in model.named_modules(remove_duplicate=False):
         left_out: set[str] = vars(module).get("_non_persistent_buffers_set", set())
         for name, buffer in module.named_buffers(recurse=False, remove_duplicate=False):
@@ -271,9 +272,9 @@ def _exchange(
     """Put the new parameters into the groups of the old ones, and their state into its place.
 
     Args:
-        optimizer: whose.
-        taken: what has what from whom.
-        seen: groups that were done already: optimizers that keep others share theirs.
+        optimizer: optimizer to change.
+        taken: which new parameter takes over which old one.
+        seen: groups that are already done: optimizers that wrap others share their groups.
         joins: whether parameters without a place join the first group.
     """
     heirs: dict[int, list[nn.Parameter]] = {}
@@ -299,7 +300,7 @@ def _refill(
     more: list[nn.Parameter],
     taken: _Taken,
 ) -> None:
-    """Exchange the parameters of a group, in the order in which its maker would have them now."""
+    """Exchange the parameters of a group, in the order in which it would be created now."""
     given: list[str] = group.get("param_names", [])
     former = [id(p) for p in group["params"] if id(p) in taken.olds]
     in_order = former == [key for key in taken.olds if key in set(former)]
@@ -312,7 +313,7 @@ def _refill(
             found[id(parameter)] = parameter, name
     found |= {id(p): (p, taken.after_name(p)) for p in more}
     entries = list(found.values())
-    if in_order:  # as ``model.parameters()`` gave them, and a state_dict goes by place
+    if in_order:  # as ``model.parameters()`` gave them; a state_dict goes by position
         own = [at for at, (p, _) in enumerate(entries) if id(p) in taken.news]
         sorted_own = [found[key] for key in taken.news if key in found]
         for at, entry in zip(own, sorted_own, strict=True):
@@ -323,7 +324,7 @@ def _refill(
 
 
 def _move_state(optimizer: torch.optim.Optimizer, taken: _Taken) -> None:
-    """Give each parameter the state of the one whose value it has; what is no parameter's stays."""
+    """Give each parameter the state of the one whose value it has; state of others stays."""
     state = optimizer.state
     former = {key: state.pop(p) for key, p in taken.olds.items() if p in state}
     given: set[int] = set()
@@ -331,14 +332,14 @@ def _move_state(optimizer: torch.optim.Optimizer, taken: _Taken) -> None:
         if id(before) not in former:
             continue
         own = former[id(before)]
-        if id(before) in given:  # it was tied, and two updates must not meet in one moment
+        if id(before) in given:  # it was tied: two parameters must not update one moment
             own = copy.deepcopy(own)
         given.add(id(before))
         state[parameter] = _as_of(parameter, before, own)
 
 
 def _as_of(parameter: nn.Parameter, before: nn.Parameter, state: Any) -> Any:
-    """Moments in the type of the new parameter, as ``Optimizer.load_state_dict`` makes them."""
+    """Cast moments to the dtype of the new parameter, as ``Optimizer.load_state_dict`` does."""
     if parameter.dtype == before.dtype or not isinstance(state, dict):
         return state
     return {
@@ -360,7 +361,7 @@ def _holds(value: Any, held: set[int], depth: int) -> bool:
     return False
 
 
-# The current code of a model whose class was defined in a notebook cell, or in a person's file.
+# The current code of a model whose class was defined in a notebook cell, or in the user's file.
 #
 # Running the cell again, or loading the file again, makes a new class; instances keep the old one.
 # Before a failed step is replayed, every module whose class has been replaced where it was defined
@@ -368,7 +369,7 @@ def _holds(value: Any, held: set[int], depth: int) -> bool:
 
 
 def renew_classes(model: nn.Module) -> tuple[str, ...]:
-    """Give every module its class's current definition; the names of classes that changed."""
+    """Give every module its class's current definition; return the names of changed classes."""
     changed: dict[str, None] = {}
     for module in model.modules():
         current = current_class(type(module))
@@ -383,7 +384,10 @@ def renew_classes(model: nn.Module) -> tuple[str, ...]:
 
 
 def current_class(cls: type) -> type[nn.Module] | None:
-    """What a person's module now holds under the class's qualified name; None of a library's."""
+    """Return what the user's module now holds under the class's qualified name.
+
+    The result is None for a library's class.
+    """
     if not is_user_module(cls.__module__):
         return None
     found: Any = sys.modules.get(cls.__module__)

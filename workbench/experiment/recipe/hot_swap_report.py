@@ -1,8 +1,8 @@
-"""What a hot swap leaves with the model before, in sentences: nothing of it changes silently.
+"""Report in sentences what a hot swap leaves with the old model: nothing changes silently.
 
 A new model has the hooks, the parametrizations, the ``requires_grad`` flags and the modes that its
-author gave it. Those of the model before were often set by cells, and a class that is made anew
-knows nothing of them. Hooks of the optimizer go on, and what they reach beside it may not.
+author gave it. Those of the old model were often set by cells, and a class that is defined again
+does not include them. Hooks of the optimizer stay active, but what else they reach may not be.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def left_behind(
     optimizer: torch.optim.Optimizer,
     kept_in_eval: Iterable[nn.Module],
 ) -> tuple[str, ...]:
-    """Sentences on what the model before had and the new one has not.
+    """Return sentences on what the old model had and the new one does not have.
 
     Args:
-        old: the model before, without modes attached.
-        new: the one that has taken over.
-        optimizer: of both.
+        old: the old model, without modes attached.
+        new: the model that has taken over.
+        optimizer: optimizer of both.
         kept_in_eval: modules of ``old`` that trained in eval mode.
     """
     return tuple(
@@ -62,7 +62,7 @@ def left_behind(
 
 
 def read_by_loss(old: nn.Module, loss: Loss) -> str:
-    """A sentence on a loss that gets at the model before, or its parameters; else ``""``."""
+    """Return a sentence on a loss that reads the old model, or its parameters; else ``""``."""
     state = loss.state()
     name = "" if state is None else state.reaches(old, *old.parameters())
     if not name:
@@ -111,7 +111,7 @@ def _parametrizations(old: nn.Module, new: nn.Module) -> str:
 
 
 def _parametrized(model: nn.Module) -> Iterator[str]:
-    """Paths of the parametrized parameters."""
+    """Yield the paths of the parametrized parameters."""
     for path, module in model.named_modules():
         if parametrize.is_parametrized(module):
             for name in cast("nn.ModuleDict", module.parametrizations):
@@ -143,7 +143,7 @@ def _modes(old: nn.Module, new: nn.Module, kept: set[nn.Module]) -> str:
         for name, module in old.named_modules()
         if module in kept
         and name in after
-        # of a model in eval mode as a whole, all of it is to train
+        # a model in eval mode as a whole is to be trained entirely
         and (after[name].training or not new.training)
     ]
     if not names:

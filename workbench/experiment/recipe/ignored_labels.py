@@ -1,8 +1,8 @@
-"""Which label a loss of the user's own ignores, as far as the losses and the code it calls say so.
+"""Find the label that a user's loss ignores, from the losses and the code that it calls.
 
 ``ignore_index`` is set on a loss module that is called, or given by keyword: as a constant, a
-variable that is closed over, a global, a default, or an attribute of ``self``. Bytecode has the
-names of a call's keywords and, where they are as plain as that, their values right before it.
+closed-over variable, a global, a default, or an attribute of ``self``. Bytecode has the names of a
+call's keywords and, if they are as simple as that, their values right before it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from workbench.experiment.state.function_reach import reached
 
 _NAME = "ignore_index"
 _DEPTH = 3
-"""Of functions that call each other."""
+"""Maximum depth of functions that call each other."""
 _LOADS = {
     *("LOAD_CONST", "LOAD_SMALL_INT", "LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_GLOBAL"),
     *("LOAD_DEREF", "LOAD_NAME"),
@@ -30,16 +30,16 @@ _UNKNOWN = object()
 
 
 class Ignored(NamedTuple):
-    """What a loss says of the label that it ignores."""
+    """The label that a loss ignores, as far as the loss specifies it."""
 
     label: int | None
-    """None: it names none, or not one alone."""
+    """None: it names none, or more than one."""
     is_readable: bool
-    """Whether all that it says was understood."""
+    """Whether all that it specifies was understood."""
 
 
 def ignored_label(function: Any) -> Ignored:
-    """The ``ignore_index`` of the losses that ``function`` (any callable) calls."""
+    """Return the ``ignore_index`` of the losses that ``function`` (any callable) calls."""
     found = set(_named(function, _DEPTH, set()))
     labels = {one for one in found if isinstance(one, int)}
     is_readable = _UNKNOWN not in found and len(labels) < 2
@@ -99,7 +99,7 @@ class _Scope:
                     self._locals.pop(name, None)
 
     def value(self, load: dis.Instruction) -> Any:
-        """What a load puts on the stack, or `_UNKNOWN`."""
+        """Return the value that ``load`` puts on the stack, or `_UNKNOWN`."""
         if load.opname in ("LOAD_CONST", "LOAD_SMALL_INT"):
             return load.argval
         if load.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
@@ -112,7 +112,7 @@ class _Scope:
 
 
 def _in_code(code: CodeType, scope: _Scope) -> Iterator[Any]:
-    """Values of ``ignore_index`` in the calls of a function, and of those in it."""
+    """Yield values of ``ignore_index`` in the calls of a function, and of those inside it."""
     instructions = [one for one in dis.get_instructions(code) if one.opname != "PRECALL"]
     for at, one in enumerate(instructions):
         names: Any = None
@@ -130,7 +130,7 @@ def _in_code(code: CodeType, scope: _Scope) -> Iterator[Any]:
 
 
 def _before(instructions: list[dis.Instruction], after: int, scope: _Scope) -> Any:
-    """The value that was put on the stack ``after`` others before the end."""
+    """Return the value that was put on the stack ``after`` others before the end."""
     for number in range(after + 1):
         attributes: list[str] = []
         while instructions and instructions[-1].opname == "LOAD_ATTR":

@@ -1,16 +1,17 @@
-"""What a learning rate that is set means, without and under a schedule.
+"""Set a learning rate, with and without a schedule.
 
-It is that of the first parameter group; of the first that has one, where those before it are at 0
-for good: a frozen backbone. The rate is what was set from the next step on, other groups keep their
-ratio to that one (so those at 0 stay there), and the rest of the schedule is scaled by the same
-factor: it goes on as one that was made for rates so many times as large and stepped as often. A
-schedule computes its next rate from the last one, from those it began with, or from bounds that it
-keeps, so all of them are scaled; momenta, and what is a factor already, stay.
+The learning rate is that of the first parameter group; if groups at the beginning are permanently
+at 0 (a frozen backbone), it is that of the first one after them. A rate that is set holds from the
+next step on, other groups keep their ratio to that one (so those at 0 stay there), and the rest of
+the schedule is scaled by the same factor: it continues like one that was created for rates so many
+times as large and stepped as often. A schedule computes its next rate from the last one, from the
+initial ones, or from bounds that it keeps, so all of them are scaled; momenta, and what is a factor
+already, are unchanged.
 
-No factor takes a schedule away from rate 0, where a warm-up begins and a cosine may end. There the
-value is taken for the rate that the schedule was made for: the next step has it, and the schedule
-goes on from where it is, as one that was made for it. Where all groups were made for 0 there is no
-ratio to keep, and all have the value.
+No factor moves a schedule away from rate 0, where a warm-up begins and a cosine may end. There the
+value is interpreted as the rate for which the schedule was created: the next step has it, and the
+schedule continues from where it is, like one that was created for it. If all groups were created
+for 0 there is no ratio to keep, and all get the value.
 """
 
 from __future__ import annotations
@@ -27,33 +28,37 @@ _MOMENTA_OF_GROUPS = frozenset({"max_momentum", "base_momentum"})
 _MADE_FOR = ("initial_lr", "max_lr")
 _SET_BY_SCHEDULES = frozenset({"lr", "momentum", "betas"})
 _OF_SCHEDULERS = ("base_lrs", "max_lrs", "min_lrs", "default_min_lr", "eta_min", "_last_lr")
-"""Rates that they keep themselves: all of them, `CyclicLR`, `ReduceLROnPlateau` and cosines."""
+"""Rates that schedulers keep themselves: all of them, `CyclicLR`, `ReduceLROnPlateau` and
+cosines."""
 _SCHEDULED = "scheduled_lr"
-"""In a group: the rate from which its schedule goes on, where a step was to have another."""
+"""Key in a group: the rate from which its schedule continues, if a step was given another one."""
 
 
 def learning_rate(optimizer: torch.optim.Optimizer) -> float | None:
-    """The learning rate of the first parameter group that has one."""
+    """Return the learning rate of the first parameter group that has one."""
     groups: list[dict[str, Any]] = optimizer.param_groups
     rate = groups[leading(groups)].get("lr") if groups else None
     return None if rate is None else float(rate)
 
 
 def leading(groups: list[dict[str, Any]]) -> int:
-    """Whose rate is shown and set: the first group that is not at 0 for good; else the first."""
+    """Return the index of the group whose rate is shown and set.
+
+    It is the first group that is not permanently at 0; else the first.
+    """
     has_one = (any(group.get(key) for key in ("lr", *_MADE_FOR)) for group in groups)
     return next((at for at, has in enumerate(has_one) if has), 0)
 
 
 def without_a_rate(optimizer: torch.optim.Optimizer, scheduler: Any) -> list[int]:
-    """The groups that are at 0 and were made for 0."""
+    """Return the indices of the groups that are at 0 and were created for 0."""
     groups: list[dict[str, Any]] = optimizer.param_groups
     made_for = _made_for(groups, scheduler) or [0.0] * len(groups)
     return [at for at, rate in enumerate(made_for) if not rate and not float(groups[at]["lr"])]
 
 
 def worded(rate: float) -> str:
-    """``1.5e-2``; ``1.0e-3``."""
+    """Format a rate: ``1.5e-2``; ``1.0e-3``."""
     mantissa, exponent = f"{rate:.1e}".split("e")
     return f"{mantissa}e{int(exponent)}"
 
@@ -64,12 +69,12 @@ def scale_learning_rate(
     """Set the leading group's rate to ``value``, and scale other groups and the schedule with it.
 
     Args:
-        optimizer: whose rates are set; those that are tensors are filled.
-        scheduler: goes on from there; None: there is none.
-        value: above 0.
+        optimizer: optimizer whose rates are set; rates that are tensors are filled.
+        scheduler: scheduler that continues from there; None: there is none.
+        value: rate, above 0.
 
     Returns:
-        The factor; None where the rate was 0.
+        The factor; None if the rate was 0.
     """
     groups: list[dict[str, Any]] = optimizer.param_groups
     before = [float(group["lr"]) for group in groups]
@@ -89,14 +94,14 @@ def scale_learning_rate(
     _scale_schedule(optimizer, scheduler, value / of)
     if any(isinstance(part, lr_scheduler.CosineAnnealingLR) for part in parts_of(scheduler)):
         for group, rate in zip(groups, before, strict=True):
-            group[_SCHEDULED] = rate  # it would take what was set for the bottom of its curve
+            group[_SCHEDULED] = rate  # it would treat what was set as the bottom of its curve
     return None
 
 
 def follow_learning_rate(optimizer: torch.optim.Optimizer, value: float) -> None:
-    """Set the leading group's rate to ``value``, which a schedule elsewhere has come to.
+    """Set the leading group's rate to ``value``, which a schedule elsewhere has reached.
 
-    Other groups keep their ratio to it, as far as is known here; what schedules keep stays.
+    Other groups keep their ratio to it, as far as is known here; what schedules keep is unchanged.
     """
     groups: list[dict[str, Any]] = optimizer.param_groups
     rates = [float(group["lr"]) for group in groups]
@@ -108,7 +113,7 @@ def follow_learning_rate(optimizer: torch.optim.Optimizer, value: float) -> None
 
 
 def _in_ratio(rates: list[float], value: float, leader: int) -> list[float]:
-    """Those that are to each other as ``rates`` are, that of the leader being ``value``."""
+    """Scale ``rates`` so that the rate of the leader is ``value``."""
     factor = value / rates[leader]
     return [value if at == leader else rate * factor for at, rate in enumerate(rates)]
 
@@ -123,7 +128,7 @@ def set_rates(optimizer: torch.optim.Optimizer, rates: list[float]) -> None:
 
 
 def settings_of(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
-    """What schedules set of every group: rates and momenta, for `set_settings`."""
+    """Return what schedules set in every group, rates and momenta, for `set_settings`."""
     return [
         {key: _copied(group[key]) for key in _SET_BY_SCHEDULES & group.keys()}
         for group in optimizer.param_groups
@@ -131,23 +136,23 @@ def settings_of(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
 
 
 def set_settings(optimizer: torch.optim.Optimizer, settings: list[dict[str, Any]]) -> None:
-    """Set them again; a rate that is a tensor is filled."""
+    """Restore the result of `settings_of`; a rate that is a tensor is filled."""
     set_rates(optimizer, [float(one["lr"]) for one in settings])
     for group, one in zip(optimizer.param_groups, settings, strict=True):
         group.update({key: value for key, value in one.items() if key != "lr"})
 
 
 def back_to_schedule(optimizer: torch.optim.Optimizer) -> None:
-    """Before a schedule steps: the rates from which it goes on."""
+    """Restore the rates from which a schedule continues, before it steps."""
     groups: list[dict[str, Any]] = optimizer.param_groups
     if groups and _SCHEDULED in groups[0]:
         set_rates(optimizer, [group.pop(_SCHEDULED) for group in groups])
 
 
 def forget_schedule(optimizer: torch.optim.Optimizer) -> None:
-    """Take out of the groups what a schedule has put there; rates and momenta stay as they are.
+    """Remove what a schedule has stored in the groups; rates and momenta stay as they are.
 
-    A schedule that is made later would take the former one's first rates for its own.
+    A schedule that is created later would use the initial rates of the former one as its own.
     """
     for group in optimizer.param_groups:
         for key in (_OF_GROUPS | _MOMENTA_OF_GROUPS | {_SCHEDULED}) - optimizer.defaults.keys():
@@ -155,9 +160,10 @@ def forget_schedule(optimizer: torch.optim.Optimizer) -> None:
 
 
 def parts_of(scheduler: Any) -> list[Any]:
-    """A scheduler and those inside it, each once.
+    """Return a scheduler and those inside it, each once.
 
-    `SequentialLR` and `ChainedScheduler` keep a list; one that warms up for another keeps that.
+    `SequentialLR` and `ChainedScheduler` keep a list; a scheduler that warms up for another one
+    keeps that one.
     """
     found: list[Any] = [] if scheduler is None else [scheduler]
     for one in found:
@@ -172,7 +178,7 @@ def parts_of(scheduler: Any) -> list[Any]:
 
 
 def _made_for(groups: list[dict[str, Any]], scheduler: Any) -> list[float] | None:
-    """The rates that a schedule begins with, or rises to where that is 0; None: none is known."""
+    """Return the rates that a schedule begins with, or rises to if those are 0; None if unknown."""
     found = [[group.get(key, 0.0) for group in groups] for key in _MADE_FOR]
     found += [part.max_lrs for part in parts_of(scheduler) if hasattr(part, "max_lrs")]
     rates = ([float(rate) for rate in one] for one in found)
@@ -180,7 +186,7 @@ def _made_for(groups: list[dict[str, Any]], scheduler: Any) -> list[float] | Non
 
 
 def _make_for_its_rates(optimizer: torch.optim.Optimizer, scheduler: Any) -> None:
-    """Let a schedule that was made for rate 0 go on as one made for the rates that groups have."""
+    """Let a schedule created for rate 0 continue like one created for the groups' rates."""
     groups: list[dict[str, Any]] = optimizer.param_groups
     for group in groups:
         if "initial_lr" in group:

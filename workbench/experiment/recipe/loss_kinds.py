@@ -1,7 +1,7 @@
-"""What is known of a loss function: what it compares, what its mean divides by, which labels count.
+"""Known facts about a loss function: what it compares, its mean's divisor, which labels count.
 
-Torch's own losses are known by what they are, as modules, as functions, and as a
-``functools.partial`` of one. Of a function of the user's own nothing is assumed: `LossKind.OTHER`.
+Torch's own losses are recognised, as modules, as functions, and as a ``functools.partial`` of one.
+Nothing is assumed about a user-defined function: `LossKind.OTHER`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from workbench.torch_private.modules import reduction_of
 
 
 class LossKind(Enum):
-    """What a loss takes the model's output for."""
+    """How a loss interprets the model's output."""
 
     CLASSES = "one score for each class"
     LABELS = "one logit for each label, yes from 0 on"
@@ -32,7 +32,7 @@ class LossKind(Enum):
 
 
 class Per(Enum):
-    """What the mean of a loss divides by."""
+    """Divisor of the mean of a loss."""
 
     LABELS = "labels that count, or their weights"
     SAMPLES = "samples"
@@ -70,24 +70,24 @@ _KNOWN: dict[Any, tuple[LossKind, Per]] = {
     nn.PoissonNLLLoss: (LossKind.NUMBERS, Per.ELEMENTS),
     F.poisson_nll_loss: (LossKind.NUMBERS, Per.ELEMENTS),
 }
-"""What each takes the output for, and what its mean divides by."""
+"""How each interprets the output, and what its mean divides by."""
 _IGNORE_INDEX = -100
-"""What torch leaves out by default, where it leaves labels out."""
+"""The label that torch ignores by default, in losses that ignore one."""
 
 
 @dataclass(frozen=True)
 class KnownLoss:
-    """What is known of one loss function."""
+    """Known facts about one loss function."""
 
     kind: LossKind = LossKind.OTHER
     per: Per | None = None
-    """What its mean divides by; None: not known."""
+    """Divisor of its mean; None if it is not known."""
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Of a function."""
+    """Settings of a function."""
     module: nn.Module | None = None
-    """A loss module, whose settings are read when they are asked for: a cell may set others."""
+    """A loss module, whose settings are read when they are needed: a cell may change them."""
     function: Any = None
-    """One of the user's own."""
+    """A user-defined loss."""
 
     def _setting(self, name: str) -> Any:
         return self.settings.get(name) if self.module is None else getattr(self.module, name, None)
@@ -95,7 +95,7 @@ class KnownLoss:
     @property
     def reduction(self) -> str:
         """``mean``, ``sum``, ``none`` or ``batchmean``."""
-        # modules have translated these names of former days; functions do it in every call
+        # modules have translated these deprecated names; functions do it in every call
         old = [self.settings.get(name) for name in ("size_average", "reduce")]
         if old != [None, None]:
             return reduction_of(*old)
@@ -103,29 +103,29 @@ class KnownLoss:
 
     @property
     def has_class_dim(self) -> bool:
-        """Whether it is known which dimension the classes have; a divergence is of all numbers."""
+        """Whether the dimension of the classes is known; a divergence is over all numbers."""
         return self.per is not Per.ELEMENTS
 
     @property
     def ignore_index(self) -> int:
-        """The label for which nothing is computed: the loss's own, or that of one it calls."""
+        """The label for which nothing is computed: the loss's own, or that of a loss it calls."""
         found = self._setting("ignore_index")
         if not isinstance(found, int):
             found = self.named_in_code.label
         return _IGNORE_INDEX if found is None else found
 
-    @functools.cached_property  # asked for in every step
+    @functools.cached_property  # needed in every step
     def named_in_code(self) -> Ignored:
-        """The label that a loss of the user's own ignores, as far as its code says."""
+        """The label that a user-defined loss ignores, as far as its code shows."""
         if self.function is None or self.per:
             return Ignored(None, is_readable=True)
         return ignored_label(functools.partial(self.function, **self.settings))
 
     def divisor(self, logits: torch.Tensor, targets: Any) -> torch.Tensor | float | None:
-        """What the mean over this batch divides by; None where that is not known.
+        """Return what the mean over this batch divides by; None if it is not known.
 
         A mean over a whole set is the sum of its batches' means times their divisors, over the sum
-        of these. Nothing is read off a device.
+        of these. No value is read from a device.
         """
         if not self.per or not isinstance(targets, torch.Tensor):
             return None
@@ -149,14 +149,20 @@ class KnownLoss:
         return (weight.to(labels.device)[labels] * counts).sum()
 
     def weighs_rows(self, logits: torch.Tensor) -> bool:
-        """Whether it has a weight for each sample of a batch, which is not that of its parts."""
+        """Return whether it has a weight for each sample of a batch.
+
+        Such a weight does not apply to parts of the batch.
+        """
         weight = self._setting("weight")
         if self.per not in (Per.ELEMENTS, Per.OUTPUTS) or not isinstance(weight, torch.Tensor):
             return False
         return weight.ndim >= logits.ndim and weight.ndim > 0 and len(weight) > 1
 
     def broadcasts(self, logits: torch.Tensor, targets: torch.Tensor) -> bool:
-        """Whether every output is compared with every label: ``[batch, 1]`` against ``[batch]``."""
+        """Return whether every output is compared with every label.
+
+        An example is ``[batch, 1]`` against ``[batch]``.
+        """
         if self.per is not Per.ELEMENTS:
             return False
         shape = torch.broadcast_shapes(logits.shape, targets.shape)
@@ -164,7 +170,7 @@ class KnownLoss:
 
 
 def look_up(function: Any) -> KnownLoss:
-    """What is known of ``function``."""
+    """Return what is known about ``function``."""
     settings: dict[str, Any] = {}
     while isinstance(function, functools.partial):
         part = cast("functools.partial[Any]", function)
@@ -187,10 +193,10 @@ def look_up(function: Any) -> KnownLoss:
 
 
 def register(function: Callable[..., Any], like: Callable[..., Any]) -> None:
-    """Know ``function`` for what ``like`` is, of labels that it brings into the outputs' shape."""
+    """Register ``function`` as the kind of ``like``, with labels in the outputs' shape."""
     _KNOWN[function] = (_KNOWN[like][0], Per.OUTPUTS)
 
 
 def counted(labels: torch.Tensor, ignore_index: int) -> torch.Tensor:
-    """Which of these integer labels count, as booleans."""
+    """Return which of these integer labels count, as booleans."""
     return labels.long() != ignore_index  # as uint8, -100 would be class 156

@@ -1,16 +1,16 @@
-"""Whether a loss of the user's own may be computed for a whole set at once, and means the same.
+"""Check whether a user's loss can be computed for a whole set at once with the same meaning.
 
-A mean or a sum over samples may, and so may what is made of such sums: a mean weighed by classes, a
-root of a mean. A loss that compares the samples of a batch with each other may not: in-batch
-contrastive losses (InfoNCE, NT-Xent), triplets that are mined in the batch, correlations. Of twice
-as many samples each is another quantity.
+A mean or a sum over samples can, and so can what is computed from such sums: a mean weighted by
+class, a root of a mean. A loss that compares the samples of a batch with each other cannot:
+in-batch contrastive losses (InfoNCE, NT-Xent), triplets that are mined in the batch, correlations.
+For twice as many samples each of them is a different quantity.
 
-What is not known of a function is found out by computing it for some rows, from all over the set
-(which may be sorted by class), and for each half of them. Where every sample acts by itself, a half
-gives to its rows the gradient that the whole gives to them, but for one factor; values alone would
-take a weighted mean for a comparison, and many a comparison for a mean. Where there is no gradient,
-the value must be the halves' mean by rows, or their sum. A loss of two terms that divide by
-different things is taken for a comparison: of it, too, nothing is known to add up.
+What is not known about a function is found out by computing it for some rows, from all over the set
+(which may be sorted by class), and for each half of them. If every sample acts by itself, a half
+gives its rows the gradient that the whole gives them, up to one factor; values alone would mistake
+a weighted mean for a comparison, and many a comparison for a mean. If there is no gradient, the
+value must be the mean of the halves, weighted by rows, or their sum. A loss of two terms that
+divide by different things is treated as a comparison: it is not known to add up either.
 
 Only a loss that is known to keep nothing is called for this
 (`workbench.experiment.recipe.loss_state`).
@@ -26,42 +26,44 @@ from typing import Any
 import torch
 
 ROWS = 64
-"""So many rows are looked at, at most."""
+"""Maximum number of rows that are used."""
 _TOGETHER = 4
-"""Rows next to each other: of one class, where the set is sorted by class."""
+"""Number of adjacent rows: of one class, if the set is sorted by class."""
 _FEWEST = 4
 _SMALL = 1e-5
-"""A loss that is smaller says nothing: each half has none, either."""
+"""A loss that is smaller shows nothing: the halves have none, either."""
 _TOLERANCE = 1e-5
-"""Of values, in float32."""
+"""Tolerance of values, in float32."""
 _ANGLE = 1e-9
-"""1 - cosine, of gradients in one direction: a square, so that of float32's rounding is 1e-12."""
+"""Limit of 1 - cosine for gradients in one direction: a square, so that float32's rounding gives
+1e-12."""
 
 Function = Callable[[torch.Tensor, Any], torch.Tensor]
 
 
 @dataclass
 class LossScope:
-    """What validations have found out of a loss of the user's own; it holds from then on."""
+    """Findings of validations about a user-defined loss; they hold from then on."""
 
     by_batches: str = ""
-    """Why ``val/loss`` is a mean over batches, as the end of a sentence; ``""``: it is not, yet."""
+    """Why ``val/loss`` is a mean over batches, as the end of a sentence; ``""`` if it is not, so
+    far."""
     is_repeatable: bool = True
     """Whether it may be called more often than for the batches, as far as is known."""
     adds_up: bool = False
-    """Whether it is known to compare no samples."""
+    """Whether it is known not to compare samples."""
     takes_scores: bool | None = None
-    """Whether the outputs are scores of classes to it; None: nothing has shown it."""
+    """Whether it treats the outputs as scores of classes; None if nothing has shown it."""
 
 
 def compares_samples(loss: Function, outputs: torch.Tensor, labels: torch.Tensor) -> bool | None:
-    """Whether samples of a batch act on each other in ``loss``; None: it cannot be told from these.
+    """Return whether samples of a batch interact in ``loss``; None if that cannot be determined.
 
     It is called three times, in float32 and without autocast.
 
     Args:
-        loss: gives a scalar of outputs and labels.
-        outputs: the model's, ``[rows, ...]``; `ROWS` of them are taken, from all over.
+        loss: returns a scalar for outputs and labels.
+        outputs: the model's outputs, ``[rows, ...]``; `ROWS` of them are taken, from all over.
         labels: ``[rows, ...]``.
 
     Raises:
@@ -90,10 +92,10 @@ def compares_samples(loss: Function, outputs: torch.Tensor, labels: torch.Tensor
 
 
 def means_columns(loss: Function, outputs: torch.Tensor, labels: torch.Tensor) -> bool:
-    """Whether it matters to ``loss`` which column of ``outputs`` is which, as of scores of classes.
+    """Return whether the order of ``outputs``'s columns matters to ``loss``, as for class scores.
 
-    Features may be turned: what compares samples by a product or a distance gives the same. It is
-    called twice.
+    Features may be rotated: a loss that compares samples by a product or a distance gives the same.
+    It is called twice.
     """
     outputs, labels = _some(outputs, labels)
     with _no_autocast(outputs):
@@ -104,7 +106,7 @@ def means_columns(loss: Function, outputs: torch.Tensor, labels: torch.Tensor) -
 
 
 def _some(outputs: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows of both, a few next to each other from each of several places; outputs in float32."""
+    """Return rows of both, a few adjacent ones from each of several places; outputs in float32."""
     count = len(outputs)
     if count > ROWS:
         first = torch.linspace(
@@ -118,7 +120,7 @@ def _some(outputs: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, to
 
 
 def _halves(rows: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Two halves without a pattern: every other label may be one that does not count."""
+    """Return two halves without a pattern: every other label may be one that does not count."""
     order = torch.randperm(rows, generator=torch.Generator("cpu").manual_seed(0), device="cpu")
     return order[: rows // 2].sort().values, order[rows // 2 :].sort().values
 
@@ -130,7 +132,7 @@ def _no_autocast(outputs: torch.Tensor) -> torch.autocast:
 def _computed(
     loss: Function, outputs: torch.Tensor, labels: torch.Tensor
 ) -> tuple[float, torch.Tensor | None]:
-    """Value, and gradient with respect to the outputs; None where it has none."""
+    """Return the value, and the gradient with respect to the outputs; None if it has none."""
     with torch.enable_grad(), _no_autocast(outputs):
         given = outputs.clone().requires_grad_()
         value = loss(given.clone(), labels.clone())  # it may write into them

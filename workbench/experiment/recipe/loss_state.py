@@ -1,16 +1,16 @@
-"""What a loss of the user's own keeps from call to call, as far as that can be known.
+"""State that a user's loss keeps from call to call, as far as it can be determined.
 
-A loss is any callable. Calling it more often than a plain loop does is harmless only where it keeps
-nothing, and that is known of few: so everything that its code can reach by name is looked up and
-held as it is: what is closed over, globals, defaults, attributes (private ones too), class
+A loss is any callable. Calling it more often than a plain loop does is harmless only if it keeps
+nothing, which is known for few losses. So everything that its code can reach by name is looked up
+and saved: closed-over variables, globals, defaults, attributes (private ones too), class
 attributes, buffers of modules, and all of that for the functions that it calls. Values are compared
 bit by bit, not by identity: a counter in a dict, a write through ``.data`` and an exchanged tensor
-are all seen, and can be put back.
+are all detected, and can be restored.
 
-*What cannot be looked into* (iterators, files, locks, objects of other C extensions, a compiled
-function), and what writes past all names (``global``, ``nonlocal``, ``print``, ``exec``), makes a
-loss one that is not known to keep nothing: `LossState.unknown` says what it was. Torch, NumPy and
-parts of the standard library are trusted to keep nothing but random states.
+If something cannot be inspected (iterators, files, locks, objects of other C extensions, a compiled
+function), or is written in a way that names do not show (``global``, ``nonlocal``, ``print``,
+``exec``), the loss is not known to keep nothing: `LossState.unknown` says what it was. Torch, NumPy
+and parts of the standard library are trusted to keep nothing but random states.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from workbench.torch_private.operators import OPERATORS
 from workbench.torch_private.tensors import version_of
 
 _MOST_VALUES = 50_000
-"""So many are looked at; a loss that reaches more is not known."""
+"""Maximum number of values that are inspected; a loss that reaches more is not known."""
 _LARGE_BYTES = 16 * 2**20
-"""Of a tensor that is not copied: its bits are added up."""
+"""Size above which a tensor is not copied: its bytes are summed."""
 _TRUSTED = frozenset(
     {
         *("torch", "torchvision", "numpy", "builtins", "math", "cmath", "operator", "functools"),
@@ -56,20 +56,20 @@ _TRUSTED = frozenset(
         *("random", "copy", "einops"),
     }
 )
-"""Packages whose functions keep nothing that a loss goes by, but for random states."""
+"""Packages whose functions keep nothing that a loss depends on, except random states."""
 _REFUSED = frozenset(
     {
         *("exec", "eval", "compile", "open", "input", "print", "setattr", "delattr", "globals"),
         *("locals", "vars", "__import__", "breakpoint"),
     }
 )
-"""Built-in functions that reach past every name."""
+"""Built-in functions whose effects names do not show."""
 _CONSTANTS = (
     *(type(None), bool, int, float, complex, str, bytes, range, slice, type(...)),
     *(type(NotImplemented), torch.dtype, torch.device, torch.layout, torch.memory_format),
     *(torch.Size, np.generic, np.dtype, np.ufunc, GenericAlias),
 )
-"""What never changes."""
+"""Types of values that never change."""
 _DESCRIPTORS = (
     *(GetSetDescriptorType, MemberDescriptorType, MethodDescriptorType, WrapperDescriptorType),
     MethodWrapperType,
@@ -77,7 +77,7 @@ _DESCRIPTORS = (
 _CONTAINERS = (dict, OrderedDict, list, tuple, set, frozenset, deque)
 _CODE = (FunctionType, staticmethod, classmethod, property, *_DESCRIPTORS)
 _BY_PYTHON = frozenset({"forward", "backward", "setup_context"})
-"""Methods that are called without their name in the code."""
+"""Methods that are called although their name is not in the code."""
 _STORES = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF"})
 _LOADS = frozenset({"LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM", "LOAD_SUPER_ATTR"})
 _FOR_PEOPLE = frozenset({"__repr__", "__str__", "__format__", "__init_subclass__", "__set_name__"})
@@ -85,40 +85,41 @@ _AT_CREATION = frozenset({"__init__", "__new__", "__post_init__"})
 
 
 class LossState:
-    """What a loss gets at, as it was when this was made."""
+    """All that a loss can reach, as it was at construction."""
 
     def __init__(self, loss: Any) -> None:
         self.unknown = ""
-        """What of it cannot be known, as ``name, a count``; ``""``: it is known to the last bit."""
+        """The part of it that cannot be known, as ``name, a count``; ``""`` if all is known to the
+        last bit."""
         self._seen: dict[int, tuple[str, Any]] = {}
-        """Names and values by id, and held: no other value can have it meanwhile."""
+        """Names and values by id, kept alive: no other value can have the same id meanwhile."""
         self._parts: list[_Part] = []
         self._names = set(_BY_PYTHON)
         self._methods: dict[str, list[Any]] = {}
-        """Of classes, by names that no code has used yet."""
+        """Methods of classes, by names that no code has used yet."""
         self._stored: set[str] = set()
-        """Attributes that code writes, of whatever."""
+        """Attributes that code writes, of any object."""
         self._classes: set[tuple[int, bool]] = set()
         self._layouts: dict[type[Any], _Layout] = {}
         self._trusted: dict[int, Any] = {}
-        """Modules and classes that are not looked into."""
+        """Modules and classes that are not inspected."""
         self._waiting: deque[tuple[str, Any]] = deque([("the loss", loss)])
         self._look()
 
     def changed(self) -> str:
-        """The first thing that is not as it was, by name, or ``""``."""
+        """Return the name of the first value that has changed, or ``""``."""
         return next(filter(None, (part.changed() for part in self._parts)), "")
 
     @torch.no_grad()
     def restore(self) -> bool:
-        """Put back what has changed; False where something cannot be."""
+        """Restore what has changed; return False if something cannot be restored."""
         for part in self._parts:
             if part.changed():
                 part.restore()
         return not self.changed()
 
     def reaches(self, *values: Any) -> str:
-        """The name by which the loss gets at one of ``values``, or ``""``."""
+        """Return the name by which the loss reaches one of ``values``, or ``""``."""
         found = (self._seen.get(id(value), ("", None))[0] for value in values)
         return next(filter(None, found), "")
 
@@ -135,7 +136,7 @@ class LossState:
                 return
             try:
                 self._take(name, value)
-            except Exception as error:  # noqa: BLE001 - objects of any kind may raise at a look
+            except Exception as error:  # noqa: BLE001 - objects of any kind may raise here
                 self._refuse(name, f"raises {type(error).__name__}")
         for name in self._stored:
             for owner in self._trusted.values():
@@ -185,7 +186,7 @@ class LossState:
         if isinstance(value, _DESCRIPTORS) or _root(type(value).__module__) == OPERATORS:
             return None
         if type(value).__module__ == "functools" and hasattr(value, "__wrapped__"):
-            return self._and([(name, value.__wrapped__)])  # a cache of what is looked at itself
+            return self._and([(name, value.__wrapped__)])  # a cache of what is inspected itself
         return self._object(name, value)
 
     def _tensor(self, name: str, value: torch.Tensor) -> None:
@@ -204,7 +205,7 @@ class LossState:
         self._and((name, key) for key in table)
 
     def _module(self, name: str, module: ModuleType) -> None:
-        """One of the user's own: what code takes of it by name."""
+        """Defer a user's module until code uses its names."""
         if _is_trusted(module.__name__):
             self._trusted[id(module)] = module
             return
@@ -242,7 +243,7 @@ class LossState:
         self._and((f"{name}.{key}", one) for key, one in values.items())
 
     def _later(self, by_name: dict[str, tuple[str, Any, Any]]) -> None:
-        """Look at these once code uses their names."""
+        """Inspect these once code uses their names."""
         for key, (name, value, owner) in by_name.items():
             self._methods.setdefault(key, []).append((name, value, owner))
             if key in self._names:
@@ -258,7 +259,7 @@ class LossState:
     def _function(self, name: str, function: FunctionType) -> None:
         own = vars(function)
         compiled = own.get("_torchdynamo_orig_callable")
-        if compiled is not None:  # computes what that does, whatever it keeps to be fast
+        if compiled is not None:  # computes the same, whatever it keeps to be fast
             return self._and([(name, compiled)])
         if own:
             self._table(name, own)
@@ -292,7 +293,7 @@ class LossState:
             if isinstance(inner, CodeType):
                 self._code(name, inner, function)
             elif isinstance(inner, str):
-                self._used(inner)  # of `getattr`, maybe
+                self._used(inner)  # of `getattr`, possibly
 
     def _imported(self, key: str) -> None:
         root = sys.modules.get(key.partition(".")[0])
@@ -323,7 +324,7 @@ class LossState:
         return None
 
     def _object(self, name: str, value: Any) -> None:
-        """A container, or an object of a class that is written in Python."""
+        """Inspect a container, or an object of a class that is written in Python."""
         kind = type(value)
         if isinstance(value, dict):
             self._table(name, cast("dict[Any, Any]", value))
@@ -367,7 +368,7 @@ class _Held:
         self._name = name
 
     def changed(self) -> str:
-        """Its name where it is not as it was, or ``""``."""
+        """Return the name if the value has changed, or ``""``."""
         return "" if self.is_same() else self._name.removeprefix("the loss.")
 
     def is_same(self) -> bool:
@@ -393,7 +394,7 @@ class _Tensor(_Held):
 
 
 class _LargeTensor(_Held):
-    """Of which there is no copy to put back."""
+    """A tensor of which there is no copy to restore."""
 
     def __init__(self, name: str, tensor: torch.Tensor) -> None:
         super().__init__(name)
@@ -467,8 +468,8 @@ class _Table(_Held):
 class _Globals(_Held):
     """One name of a module.
 
-    What a function reads as its global it does not write, or it is not known: another thread has,
-    and that is not undone.
+    A function does not write a global that it reads, or else it is not known: a change is another
+    thread's, and is not undone.
     """
 
     def __init__(self, name: str, table: dict[str, Any], key: str, *, is_read: bool) -> None:
@@ -551,7 +552,7 @@ class _Cell(_Held):
 
 
 def _is_one(now: Any, before: Any) -> bool:
-    """Whether they are one object, or constants that print the same (a nan is itself)."""
+    """Return whether they are one object, or constants that print the same (a nan is itself)."""
     if now is before:
         return True
     return (
@@ -562,7 +563,7 @@ def _is_one(now: Any, before: Any) -> bool:
 
 
 class _Every(set[str]):
-    """Every name: code asks for attributes by strings that it makes."""
+    """Every name: code accesses attributes by strings that it makes."""
 
     def __contains__(self, _key: object) -> bool:
         return True
@@ -577,7 +578,7 @@ def _is_trusted(module: Any) -> bool:
 
 
 class _Layout(NamedTuple):
-    """Where objects of a class keep what they keep."""
+    """Where objects of a class store what they keep."""
 
     slots: tuple[str, ...]
     hides_something: bool

@@ -37,7 +37,7 @@ _TITLES: dict[Any, str] = {
 
 
 class Loss:
-    """Computes the loss of one batch and says clearly what is wrong with a batch it cannot."""
+    """Computes the loss of one batch, and reports clearly what is wrong with an invalid batch."""
 
     def __init__(self, loss: Any = None) -> None:
         """Accept None (chosen on the first batch), a name, a module or a function.
@@ -51,26 +51,26 @@ class Loss:
         if loss is not None and not isinstance(loss, str) and not callable(loss):
             raise TypeError(f"loss is a {type(loss).__name__}; valid: a name or a function")
         self.agreed: Agreement | None = None
-        """On a rank: what holds for the parts of all of them."""
+        """On a rank: returns what holds for the parts of all ranks."""
         self._is_chosen = loss is None
-        """Whether it is the one that fits the data and the model, and not one that was given."""
+        """Whether the loss was chosen to fit the data and the model, and not given."""
         chosen: Any = _NAMES[loss] if isinstance(loss, str) else loss
         self._take(chosen)
 
     def _take(self, function: LossFunction | None) -> None:
         self.function = function
         self.known = look_up(function)
-        """What is known of it; nothing before one is chosen."""
+        """Known facts about it; none before a loss is chosen."""
         self.answers = AnswerReader(self.known)
-        """What the model answers, by what this loss compares."""
+        """Reads the model's answers, by what this loss compares."""
         self._writes = False
         """Whether it has written into outputs or labels."""
         self.scope = LossScope()
-        """What validations have found out of it."""
+        """Findings of validations about it."""
 
     @property
     def name(self) -> str:
-        """``cross entropy``; what will probably be chosen while nothing has run."""
+        """Name such as ``cross entropy``; what will probably be chosen while nothing has run."""
         function: Any = self.function
         if function is None:
             return "cross entropy"
@@ -92,15 +92,15 @@ class Loss:
 
     @property
     def module(self) -> nn.Module | None:
-        """The loss where it is a module: it may have parameters and buffers."""
+        """The loss if it is a module: it may have parameters and buffers."""
         return self.function if isinstance(self.function, nn.Module) else None
 
     def parameters(self) -> list[nn.Parameter]:
-        """Those of a loss module, such as the class centres of ArcFace."""
+        """Return the parameters of a loss module, such as the class centres of ArcFace."""
         return [] if self.module is None else list(self.module.parameters())
 
     def buffers(self) -> list[torch.Tensor]:
-        """Those of a loss module, such as the weights of classes."""
+        """Return the buffers of a loss module, such as the weights of classes."""
         return [] if self.module is None else list(self.module.buffers())
 
     def to(self, device: torch.device) -> None:
@@ -109,10 +109,10 @@ class Loss:
             self.module.to(device)
 
     def check(self, logits: Any, targets: Any) -> tuple[str, ...]:
-        """Look at a first batch closely, and choose the loss where none was given.
+        """Check a first batch closely, and choose the loss if none was given.
 
         Returns:
-            What a user should know of it, in sentences.
+            Sentences on what a user should know about it.
 
         Raises:
             DataError: the first thing found wrong, in one sentence.
@@ -121,7 +121,7 @@ class Loss:
         said = self._rechosen(logits, targets)
         self.choose(logits, targets)
         problem = self._problem(logits, targets)
-        if problem and self.known.per:  # one of the user's own may take what it likes
+        if problem and self.known.per:  # a user-defined one may accept anything
             raise DataError(problem)
         self.answers.decide(logits, targets, self.agreed)
         notes = (
@@ -134,15 +134,16 @@ class Loss:
         return tuple(filter(None, notes))
 
     def choose(self, logits: torch.Tensor, targets: Any) -> None:
-        """Choose the loss where none was given, by shapes and types alone."""
+        """Choose the loss if none was given, by shapes and types alone."""
         if self.function is None:
             self._take(_choose(logits, targets))
 
     def for_a_look(self, *, anew: bool) -> Loss:
-        """The same function; what is chosen and found out through it is not known to this one.
+        """Return a loss with the same function, for inspection; its findings do not reach this one.
 
         Args:
-            anew: no batch has gone through the model: where none was given, one is chosen for it.
+            anew: whether no batch has gone through the model: if no loss was given, one is chosen
+                for it.
         """
         if anew and self._is_chosen:
             return Loss()
@@ -151,11 +152,11 @@ class Loss:
         return found
 
     def state(self) -> LossState | None:
-        """What it keeps as it is now, to be put back; None where torch's own keep nothing."""
+        """Return what it keeps now, to be restored; None for torch's own, which keep nothing."""
         return None if self.function is None or self.known.per else LossState(self.function)
 
     def __call__(self, logits: torch.Tensor, targets: Any) -> torch.Tensor:
-        """The loss, a scalar with a graph."""
+        """Compute the loss, a scalar with a graph."""
         try:
             return self.function(logits, targets)  # type: ignore[misc]  # chosen by `check`
         except Exception as error:
@@ -168,14 +169,16 @@ class Loss:
     def computed(
         self, logits: torch.Tensor, targets: Any, *, is_first: bool
     ) -> tuple[torch.Tensor, torch.Tensor, Any]:
-        """Loss, outputs and labels; the last two as they were before, though it writes into them.
+        """Compute the loss; return it with outputs and labels as they were before the call.
 
-        Margins are subtracted in place, and labels mapped. Answers are those of the model.
+        A loss may write into them: it subtracts margins in place, or maps labels. Answers are those
+        of the model.
 
         Args:
-            logits: the model's.
-            targets: of the batch; None comes back where nobody has them as they were.
-            is_first: nothing is known of the loss yet.
+            logits: the model's outputs.
+            targets: targets of the batch; None is returned if their former values are not
+                available.
+            is_first: nothing is known about the loss yet.
         """
         if self.known.per:
             return self(logits, targets), logits, targets
@@ -190,7 +193,7 @@ class Loss:
         return (loss, logits, None) if kept is None else (loss, *kept)
 
     def _rechosen(self, logits: torch.Tensor, targets: Any) -> str:
-        """Choose again where another model was put in, and say so."""
+        """Choose again if the model was replaced, and report it."""
         fits = _choose(logits, targets)
         if not self._is_chosen or self.function is None or self.function is fits:
             return ""
@@ -212,10 +215,10 @@ class Loss:
     def _softmax_note(self, logits: torch.Tensor) -> str:
         if self.name != "cross entropy" or logits.ndim < 2 or logits.shape[1] < 2:
             return ""
-        # as they are: a cast of ours would count among those of the step that is looked at
+        # without a cast, which would count among those of the step that is inspected
         values, off = logits.detach(), 8 * torch.finfo(logits.dtype).eps
         if not bool(values.isfinite().all()):
-            return ""  # of NaN nothing would tell that they are none
+            return ""  # NaN would not be detected below
         if bool((values < 0).any()) or bool(((values.sum(1) - 1).abs() > max(off, 1e-3)).any()):
             return ""
         return (
@@ -235,9 +238,9 @@ class Loss:
         )
 
     def _problem(self, logits: torch.Tensor, targets: Any) -> str:
-        """What keeps a built-in loss from taking this batch, or ``""``."""
+        """Return why a built-in loss cannot take this batch, or ``""``."""
         if not isinstance(targets, torch.Tensor):
-            is_torchs = bool(self.known.per)  # one of the user's own may take what it likes
+            is_torchs = bool(self.known.per)  # a user-defined one may accept anything
             said = f"the labels are a {type(targets).__name__}; they must be a tensor"
             return said if is_torchs else ""
         if self.name == "cross entropy":
@@ -250,7 +253,7 @@ class Loss:
 
 
 def _versions(*tensors: Any) -> list[int]:
-    """How often each has been written in place."""
+    """Return how often each has been written in place."""
     return [
         version_of(one)
         for one in tensors
@@ -263,7 +266,7 @@ def _copy(targets: Any) -> Any:
 
 
 def logits_of(output: Any) -> torch.Tensor:
-    """The logits of whatever a model returned: a tensor, or an object or mapping with ``logits``.
+    """Return the logits from a model's output: a tensor, or an object or mapping with ``logits``.
 
     Raises:
         DataError: there are none.
@@ -283,7 +286,7 @@ def logits_of(output: Any) -> torch.Tensor:
 
 
 def _parts(output: Any) -> str:
-    """What a tuple or a list holds: `` of [8, 10] float32 and a dict``."""
+    """Describe what a tuple or a list holds: `` of [8, 10] float32 and a dict``."""
     if not isinstance(output, (tuple, list)):
         return ""
     parts = cast("tuple[Any, ...]", output)
@@ -301,11 +304,11 @@ def check_loss(loss: Any, *, trains: bool = True) -> None:
     """Refuse a loss that cannot be trained on: not one number, or without a graph.
 
     Args:
-        loss: what a loss function gave.
-        trains: whether it needs a graph; not where it is only read.
+        loss: what a loss function returned.
+        trains: whether it needs a graph; not if it is only read.
 
     Raises:
-        DataError: the sentence that says so.
+        DataError: the loss is refused; the message says why.
     """
     if not isinstance(loss, torch.Tensor):
         raise DataError(f"the loss is a {type(loss).__name__}; it must be a scalar tensor")
@@ -321,7 +324,7 @@ def check_loss(loss: Any, *, trains: bool = True) -> None:
 
 
 def check_logits(logits: Any) -> None:
-    """Refuse logits that are no floating-point tensor with a batch dimension."""
+    """Refuse logits that are not a floating-point tensor with a batch dimension."""
     if not isinstance(logits, torch.Tensor) or not logits.is_floating_point() or logits.ndim == 0:
         found = _shape(logits) if isinstance(logits, torch.Tensor) else type(logits).__name__
         raise DataError(f"the model returned {found}; it must return float logits [batch, classes]")

@@ -29,17 +29,17 @@ def make_optimizer(
     lr: float | None = None,
     of_loss: Sequence[nn.Parameter] = (),
 ) -> torch.optim.Optimizer:
-    """An optimizer over the trainable parameters of ``model`` and of its loss.
+    """Return an optimizer over the trainable parameters of ``model`` and of its loss.
 
     Args:
         optimizer: None (AdamW), a name, an instance made for this model, or a callable that takes
             the parameters.
         model: the model to train.
         lr: learning rate of an optimizer given by name; its default otherwise.
-        of_loss: parameters that the loss has.
+        of_loss: parameters of the loss.
 
     Raises:
-        TypeError: something that is no optimizer.
+        TypeError: ``optimizer`` is not an optimizer.
         ValueError: an unknown name (the valid ones are listed), an instance that holds none of the
             model's parameters or not those of the loss, one that needs a closure, or a learning
             rate beside an optimizer that has one.
@@ -70,10 +70,10 @@ def make_optimizer(
 
 
 def _bring_state(optimizer: torch.optim.Optimizer) -> None:
-    """Put what ``optimizer`` keeps where its parameters are by now.
+    """Move the state of ``optimizer`` to the devices of its parameters.
 
-    Adagrad makes it at once, and so does whoever loads a state, both maybe before the model was
-    taken to its device. Counts of updates stay, unless the optimizer reads them on the device.
+    Adagrad creates it at construction, and so does loading a state, both possibly before the model
+    was moved to its device. Counts of updates stay, unless the optimizer reads them on the device.
     """
     for group in optimizer.param_groups:
         reads_there = group.get("capturable") or group.get("fused")
@@ -86,7 +86,7 @@ def _bring_state(optimizer: torch.optim.Optimizer) -> None:
 
 
 def describe_optimizer(optimizer: torch.optim.Optimizer) -> str:
-    """``Adam, learning rate 1.0e-3``."""
+    """Describe ``optimizer``: ``Adam, learning rate 1.0e-3``."""
     rate = learning_rate(optimizer)
     if rate is None:
         return type(optimizer).__name__
@@ -129,9 +129,9 @@ def _check_instance(
 
 
 def _needs_closure(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether ``step()`` cannot be called without a closure.
+    """Return whether ``step()`` cannot be called without a closure.
 
-    torch.optim's own makes it optional in all but LBFGS; elsewhere the signature says so.
+    In torch.optim it is optional in all optimizers but LBFGS; elsewhere the signature shows it.
     """
     if isinstance(optimizer, torch.optim.LBFGS):
         return True

@@ -1,16 +1,16 @@
-"""A copy of a schedule that can be stepped without a trace in the one that trains.
+"""Copy of a schedule that can be stepped without affecting the one that trains.
 
-The copy has the scheduler's own classes, functions and numbers, and an optimizer that has nothing
-but parameter groups, without parameters. Whatever the user's code could write is copied by value
+The copy has the scheduler's own classes, functions and numbers, and an optimizer that has only
+parameter groups, without parameters. Whatever the user's code could write is copied by value
 (cloudpickle): functions with the globals that they name, classes with their attributes, arrays,
-small tensors, torch's generators, and of models, data sets, loaders and samplers the plain values
+small tensors, torch's generators, and, of models, datasets, loaders and samplers, the plain values
 and what is of the user's own classes. So a function that counts its calls, or takes rates from an
 iterator, does so on a copy.
 
-Shared are libraries, large tensors, large arrays (to be read only), and what a model, data set or
-loader holds of libraries' objects and of long lists: the one assumption is that a function of the
-learning rate writes none of these. What cannot be copied (a generator, a lock, a module of the
-user's that a function uses as a whole) makes the schedule one that cannot.
+Shared are libraries, large tensors, large arrays (read-only), and what a model, dataset or loader
+holds in objects of libraries and in long lists: the one assumption is that a function of the
+learning rate writes none of these. A schedule that holds something that cannot be copied (a
+generator, a lock, a user's module that a function uses as a whole) cannot be copied either.
 """
 
 from __future__ import annotations
@@ -42,26 +42,27 @@ from workbench.experiment.state.rng import RandomState
 from workbench.experiment.state.user_code import may_be_user_module
 
 _MOST_OBJECTS = 20_000
-"""A scheduler holds some dozen; what refers to so many holds more than a schedule."""
+"""Maximum number of objects: a scheduler holds some dozen, and one that refers to so many holds
+more than a schedule."""
 _SMALL = 1024
-"""Elements of a tensor that is copied: a rate may be one."""
+"""Maximum number of elements of a tensor that is copied: a rate may be one."""
 _TRIAL = 24
-"""Steps for which two copies are compared."""
+"""Number of steps for which two copies are compared."""
 _PRECISE = 1e-5
-"""What a rate in float32 may lose on the way."""
+"""Relative precision that a rate in float32 may lose on the way."""
 
 
 class NotCopiedError(ValueError):
-    """A schedule cannot be copied; the message is a part of a sentence that says why."""
+    """A schedule cannot be copied; the message is the part of a sentence that says why."""
 
 
 def copied(schedule: Schedule, optimizer: torch.optim.Optimizer) -> Schedule:
-    """A copy of ``schedule``, and of the groups of ``optimizer``, on the CPU.
+    """Copy ``schedule``, and the groups of ``optimizer``, to the CPU.
 
-    Between two steps, on the thread that does them.
+    It is called between two steps, on the thread that computes them.
 
     Raises:
-        NotCopiedError: it holds something of which there can be no copy, or far too much.
+        NotCopiedError: it holds something that cannot be copied, or far too much.
     """
     stand_in = _stand_in(optimizer)
     stream = io.BytesIO()
@@ -80,7 +81,7 @@ def copied(schedule: Schedule, optimizer: torch.optim.Optimizer) -> Schedule:
 
 
 def runs_own_code(schedule: Schedule) -> bool:
-    """Whether a step of it calls functions or classes that are not torch's."""
+    """Return whether a step of ``schedule`` calls functions or classes that are not torch's."""
     return any(
         not type(part).__module__.startswith("torch.optim.")
         or hasattr(part, "lr_lambdas")
@@ -90,10 +91,10 @@ def runs_own_code(schedule: Schedule) -> bool:
 
 
 def is_scalable(schedule: Schedule, optimizer: torch.optim.Optimizer) -> bool | None:
-    """Whether `scale_learning_rate` reaches all rates of it.
+    """Return whether `scale_learning_rate` reaches all rates of ``schedule``; None if not known.
 
-    It does of torch's classes; one of the user's may go by rates of its own, and is tried on two
-    copies. None: that cannot be known.
+    It does for torch's classes; a user-defined class may use rates of its own, and is tried on two
+    copies.
     """
     if all(type(p).__module__.startswith("torch.optim.") for p in parts_of(schedule.scheduler)):
         return True
@@ -104,7 +105,7 @@ def is_scalable(schedule: Schedule, optimizer: torch.optim.Optimizer) -> bool | 
 
 
 def _tried(one: Schedule, other: Schedule) -> bool:
-    """Whether rates of ``other`` stay twice those of ``one`` once they were set so."""
+    """Return whether rates of ``other`` stay twice those of ``one`` once they were set so."""
     is_scaled = False
     for _ in range(_TRIAL):
         if not is_scaled and (rate := rate_of(one)):  # a warm-up begins at 0
@@ -122,13 +123,13 @@ def _tried(one: Schedule, other: Schedule) -> bool:
 
 
 def rate_of(schedule: Schedule) -> float:
-    """The first group's, as it would be for the next step."""
+    """Return the first group's rate, as it would be for the next step."""
     return learning_rate(schedule.optimizer) or 0.0
 
 
 @contextmanager
 def without_drawing(device: torch.device) -> Generator[list[bool]]:
-    """Random numbers that are drawn inside are put back; whether any were is in the list then."""
+    """Restore random states on exit; the yielded list then holds whether any number was drawn."""
     state, drawn = RandomState(device), list[bool]()
     state.save()
     try:
@@ -140,7 +141,7 @@ def without_drawing(device: torch.device) -> Generator[list[bool]]:
 
 
 def _stand_in(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
-    """An optimizer of the same class that has groups alone, and is stepped by nobody."""
+    """Create an optimizer of the same class that has only groups, and is never stepped."""
     made = object.__new__(type(optimizer))
     groups = [
         {key: _alone(value) for key, value in group.items() if key != "params"} | {"params": []}
@@ -149,33 +150,33 @@ def _stand_in(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
     made.__dict__.update(
         defaults=dict(optimizer.defaults), param_groups=groups, state={}, step=_no_step
     )
-    made._opt_called = True  # pyright: ignore[reportAttributeAccessIssue] - a scheduler asks for it
+    made._opt_called = True  # pyright: ignore[reportAttributeAccessIssue] - a scheduler reads it
     return made
 
 
 def _no_step() -> None:
-    """Where a scheduler looks whether the optimizer was stepped before it."""
+    """Stand in for the ``step`` by which a scheduler checks if the optimizer was stepped first."""
 
 
 _no_step._wrapped_by_lr_sched = True  # pyright: ignore[reportFunctionMemberAccess] - as torch marks it
 
 
 def _alone(value: Any) -> Any:
-    """Of a group: a tensor on the CPU that nobody else has; plain values as they are."""
+    """Copy a tensor of a group to the CPU; return plain values as they are."""
     if isinstance(value, torch.Tensor):
         return value.detach().to("cpu", copy=True)
     return value
 
 
 class _Shared:
-    """Around what a model, data set, loader or sampler holds and is not copied."""
+    """Wrapper of what a model, dataset, loader or sampler holds and is not copied."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
 class _Pickler(cloudpickle.Pickler):
-    """Names what is shared or stood in for by its number: 0 is the optimizer."""
+    """Pickles what is shared or replaced as its number: 0 is the optimizer."""
 
     def __init__(self, stream: io.BytesIO, optimizer: torch.optim.Optimizer) -> None:
         super().__init__(stream)
@@ -185,7 +186,7 @@ class _Pickler(cloudpickle.Pickler):
         self._num_objects = 0
 
     def persistent_id(self, obj: Any) -> int | None:
-        """The number of what is not copied, or copied otherwise; None of what is."""
+        """Return the number of what is not copied, or copied in another way; None for all else."""
         if obj is self._optimizer:
             return 0
         self._num_objects += 1
@@ -206,7 +207,7 @@ class _Pickler(cloudpickle.Pickler):
         return None
 
     def reducer_override(self, obj: Any) -> Any:
-        """How what could keep something is copied, wherever it was imported from."""
+        """Return how what could keep state is copied, wherever it was imported from."""
         if isinstance(obj, types.FunctionType) and may_be_user_module(obj.__module__):
             _refuse_modules(obj.__code__)
             return self._dynamic_function_reduce(obj)
@@ -230,7 +231,7 @@ class _Pickler(cloudpickle.Pickler):
         return super().reducer_override(obj)
 
     def _number(self, obj: Any, make: Callable[[Any], Any]) -> int:
-        """The same one for the same object, which stays alive, so that its id is its own."""
+        """Return one number for each object, which is kept alive so that its id is unique."""
         if id(obj) not in self._numbers:
             self.shared.append(make(obj))
             self._numbers[id(obj)] = len(self.shared), obj
@@ -238,7 +239,7 @@ class _Pickler(cloudpickle.Pickler):
 
 
 def _refuse_modules(code: types.CodeType) -> None:
-    """What a function imports as it runs is no copy."""
+    """Refuse a function that imports a user's module as it runs: that module is not a copy."""
     for instruction in dis.get_instructions(code):
         if instruction.opname == "IMPORT_NAME" and may_be_user_module(instruction.argval):
             raise NotCopiedError(f"a function of it imports {instruction.argval}")
@@ -248,7 +249,7 @@ def _refuse_modules(code: types.CodeType) -> None:
 
 
 def _class_apart(cls: type[Any]) -> tuple[Any, ...]:
-    """How a class is copied: without the name by which cloudpickle would find it again."""
+    """Return how a class is copied: without the name by which cloudpickle would find it again."""
     make, given, *rest = _dynamic_class_reduce(cls)
     return make, (*given[:4], None, *given[5:]), *rest
 
@@ -258,7 +259,10 @@ def _cached_anew(function: Any, options: dict[str, Any]) -> Any:
 
 
 def _may_be_written(key: str, value: Any) -> bool:
-    """Of an attribute of one of `_LOOKED_AT`; hooks are called by a forward alone."""
+    """Return whether an attribute of one of `_LOOKED_AT` may be written.
+
+    Hooks are not, as only a forward calls them.
+    """
     if "_hooks" in key or (isinstance(value, _CONTAINERS) and len(cast("Any", value)) > _SMALL):
         return False
     if isinstance(value, (torch.Tensor, torch.Generator, np.ndarray, *_LOOKED_AT)):
@@ -281,14 +285,14 @@ def _itself(obj: Any) -> Any:
 
 
 def _generator_like(generator: torch.Generator) -> torch.Generator:
-    """One that draws the same numbers."""
+    """Return a generator that draws the same numbers."""
     made = torch.Generator(generator.device)
     made.set_state(generator.get_state())
     return made
 
 
 def _to_be_read(array: Any) -> Any:
-    """The same numbers, which cannot be written."""
+    """Return a view of the same numbers that cannot be written."""
     view = array.view()
     view.flags.writeable = False
     return view
@@ -303,7 +307,7 @@ _GENERATORS: tuple[Any, ...] = (
     np.random.random_sample.__self__,
     torch.default_generator,
 )
-"""Those that everybody draws from: a copy would draw what somebody else will have drawn."""
+"""The global generators: a copy would draw numbers that other code is going to draw."""
 
 
 class _Unpickler(pickle.Unpickler):
@@ -312,5 +316,5 @@ class _Unpickler(pickle.Unpickler):
         self._shared = shared
 
     def persistent_load(self, pid: int) -> Any:
-        """What has this number."""
+        """Return the object that has this number."""
         return self._shared[pid]

@@ -1,14 +1,14 @@
-"""The rates to come of a schedule, to be drawn: the scheduler itself computes them, on a copy.
+"""Future rates of a schedule, for a plot: the scheduler itself computes them, on a copy.
 
 A copy (`workbench.experiment.recipe.schedule_copy`) is stepped to the end of the planned run; a
-formula of our own could be wrong, and a closed form where torch has one is not what training goes
-through. Of as many steps as a point stands for, the lowest and the highest rate are kept, so that a
-cycle shorter than a point is seen as a band.
+separate formula could be wrong, and a closed form, where torch has one, is not what training uses.
+For the steps that a point stands for, the lowest and the highest rate are kept, so that a cycle
+shorter than a point is seen as a band.
 
-It is done in slices between two steps of the training, on its thread: functions of the user's are
-called where the scheduler calls them, and what they draw of random numbers is put back. A slice is
-a small share of the time since the last one. There are none where nobody looks, nor once all is
-computed, until rate, schedule or plan change.
+It is done in slices between two steps of the training, on its thread: the user's functions are
+called where the scheduler calls them, and the random states are restored afterwards. A slice is a
+small share of the time since the last one. There are none if the result is not queried, nor once
+all is computed, until rate, schedule or plan change.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 MAX_POINTS = 120
 _LOOK_S = 0.1
 _SLICE_S, _SHARE = 0.005, 0.05
-"""While it trains: a slice, and the share of the time that slices take, however long one is."""
+"""While it trains: a slice, and the share of the time that slices take, however long each is."""
 _IDLE_SLICE_S, _IDLE_SHARE = 0.05, 0.5
 
 _BY_METRIC = "by metric"
@@ -50,11 +50,11 @@ log = logging.getLogger("workbench")
 
 
 class ScheduleForecast:
-    """What is known of a training's schedule, brought up to date when somebody looks.
+    """Forecast of a training's schedule, updated when it is queried.
 
     Args:
-        training: whose schedule it is; nothing of it is changed.
-        planned: `Plan.length` of the run under way, or else of the next.
+        training: training whose schedule it is; nothing of it is changed.
+        planned: `Plan.length` of the current run, or else of the next one.
     """
 
     def __init__(self, training: Training, planned: Callable[[], tuple[int, int, int]]) -> None:
@@ -64,14 +64,14 @@ class ScheduleForecast:
         self._changes = 0
         """`Schedule.num_changes` of what is known."""
         self._rest: _Rates | None = None
-        """What is being computed."""
+        """The rates that are being computed."""
         self._next_at, self._is_asked = -math.inf, False
 
     def look(self, submit: Callable[[Callable[[], object]], object]) -> ScheduleState | None:
-        """What is known; from any thread.
+        """Return what is known; callable from any thread.
 
         Args:
-            submit: has something done between two steps (`Runner.submit`).
+            submit: has a function called between two steps (`Runner.submit`).
 
         Returns:
             None without a schedule.
@@ -93,7 +93,7 @@ class ScheduleForecast:
     # -- between two steps ------------------------------------------------------------------
 
     def _work(self) -> None:
-        """Compute for a while; what the user's code raises is said in the place of a curve."""
+        """Compute for a while; what the user's code raises is reported in the place of a curve."""
         self._is_asked, begun = False, time.monotonic()
         idle = self._training.board.status != "training"
         schedule = self._training.schedule
@@ -118,7 +118,7 @@ class ScheduleForecast:
             self._next_at = begun + max(_LOOK_S, took / share)
 
     def _wait(self, schedule: Schedule) -> None:
-        """The schedule is where the steps are computed: what was known before holds till then."""
+        """Keep what is known while the schedule is remote, where the steps are computed."""
         if self._known is None or self._rest or schedule.num_changes != self._changes:
             self._changes, self._rest, self._key = schedule.num_changes, None, ()
             every = self._course(schedule)[0]
@@ -127,7 +127,7 @@ class ScheduleForecast:
             self._known = _about(schedule, every, _effect(schedule, every, scalable), why=_AWAY)
 
     def _course(self, schedule: Schedule) -> tuple[Every, int]:
-        """After what it steps, and how many of these the planned run ends with; 0: not known."""
+        """Return what it counts, and how many of these the planned run ends with; 0: not known."""
         steps, epochs, batches = self._planned()
         every, _ = schedule.counted(steps, epochs, batches)
         return every, steps if every == "step" else epochs
@@ -137,14 +137,14 @@ class ScheduleForecast:
         return training.step_count if every == "step" else training.cursor.epoch
 
     def _key_now(self, schedule: Schedule, every: Every, end: int) -> tuple[object, ...]:
-        """What the rates to come depend on, besides time."""
+        """Return what the future rates depend on, besides time."""
         scheduler, position = schedule.scheduler, self._position(every)
         lag = position - getattr(scheduler, "last_epoch", position)  # an update may be left out
         who = id(scheduler), id(self._training.optimizer), schedule.num_changes, schedule.is_over
         return (*who, every, end, lag, self._set_by_hand(scheduler))
 
     def _set_by_hand(self, scheduler: Any) -> float | None:
-        """The rate, where it is another than the scheduler came to."""
+        """Return the rate, if it differs from the one that the scheduler computed."""
         optimizer, last = self._training.optimizer, getattr(scheduler, "_last_lr", None)
         rate, at = learning_rate(optimizer), leading(optimizer.param_groups)
         if not isinstance(last, list) or at >= len(cast("list[Any]", last)) or rate is None:
@@ -176,7 +176,7 @@ class ScheduleForecast:
             rest.draws = rest.draws + 1 if drawn[0] else 0
         else:
             rest.advance(until)
-        if rest.draws > 1:  # once it may have been a cell
+        if rest.draws > 1:  # a single time it may have been a cell
             self._end_with(_DRAWS)
         elif self._known is not None:
             self._known = rest.shown(self._known)
@@ -184,7 +184,7 @@ class ScheduleForecast:
                 self._rest = None
 
     def _end_with(self, why: str) -> None:
-        """There is no curve."""
+        """End the computation without a curve."""
         self._rest = None
         if self._known is not None:
             none = {"start": 0, "end": 0, "size": 1, "low": (), "high": (), "is_whole": True}
@@ -192,18 +192,18 @@ class ScheduleForecast:
 
 
 class _Rates:
-    """The rates that a copy comes to, gathered into at most `MAX_POINTS` points.
+    """Rates of a stepped copy, gathered into at most `MAX_POINTS` points.
 
     Args:
-        copy: has the rate of the step (or epoch) after ``start``.
-        start: steps or epochs done.
-        end: those that the run ends with.
+        copy: schedule that has the rate of the step (or epoch) after ``start``.
+        start: number of steps or epochs done.
+        end: number of steps or epochs that the run ends with.
         own_code: whether the user's code is run.
     """
 
     def __init__(self, copy: Schedule, start: int, end: int, *, own_code: bool) -> None:
         self.own_code, self.draws = own_code, 0
-        """``draws``: slices in a row that have drawn random numbers."""
+        """``draws``: number of consecutive slices that have drawn random numbers."""
         self._copy, self._at, self._start, self._end = copy, start, start, end
         self._size = max(1, -(-(end - start) // MAX_POINTS))
         self._low: list[float] = []
@@ -216,7 +216,7 @@ class _Rates:
         return self._at >= self._end or bool(self._why)
 
     def advance(self, until: float) -> None:
-        """Compute at least one rate, until this moment of the monotonic clock."""
+        """Compute at least one rate, until ``until`` of the monotonic clock."""
         while not self.is_over:
             rate = rate_of(self._copy)
             if (self._at - self._start) % self._size == 0:
@@ -233,7 +233,7 @@ class _Rates:
                 return
 
     def shown(self, state: ScheduleState) -> ScheduleState:
-        """``state`` with what is computed so far."""
+        """Return ``state`` with what is computed so far."""
         return dataclasses.replace(
             state,
             start=self._start,
@@ -275,7 +275,7 @@ def _at_zero(known: ScheduleState) -> str:
 
 
 def _rounded(rate: float) -> float:
-    """To what is seen in a line; a rate that is not finite is drawn as none."""
+    """Round a rate to what is seen in a line; one that is not finite is drawn as 0."""
     return float(f"{rate:.4g}") if math.isfinite(rate) else 0.0
 
 

@@ -1,9 +1,9 @@
-"""A step of a schedule that raises half-way leaves no trace.
+"""Undo a step of a schedule that raises half-way.
 
-Torch counts a step of a scheduler before it computes the rate, so one whose function raises would
-go on behind the rate that was never used. What is put back: the attributes of the scheduler and of
-those inside it, with their lists, dicts and sets, and what the parameter groups hold besides
-parameters. What a function of the user's keeps elsewhere stays as it left it.
+Torch counts a step of a scheduler before it computes the rate, so a scheduler whose function raises
+would continue after the rate that was never used. Restored are the attributes of the scheduler and
+of those inside it, with their lists, dicts and sets, and what the parameter groups hold besides
+parameters. What the user's function keeps elsewhere stays as the function left it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any, cast
 import torch
 
 _PLAIN = frozenset((bool, int, float, str, tuple, type(None)))
-"""Of these there is nothing to copy, and they are most of what is there."""
+"""Types that need no copy; most of the values are of these types."""
 _MOST = 1024
-"""Entries of a container that is copied before every step."""
+"""Maximum number of entries of a container that is copied before every step."""
 
 
 @contextmanager
 def undone_if_it_raises(parts: list[Any], optimizer: torch.optim.Optimizer) -> Generator[None]:
-    """Around a step of the scheduler that is made of ``parts`` (`learning_rate.parts_of`)."""
+    """Undo a step of the scheduler made of ``parts`` (`learning_rate.parts_of`) if it raises."""
     holders = [vars(part) for part in parts if hasattr(part, "__dict__")]
     kept = [_keep(holder) for holder in [*holders, *optimizer.param_groups]]
     try:
@@ -35,7 +35,7 @@ def undone_if_it_raises(parts: list[Any], optimizer: torch.optim.Optimizer) -> G
 
 
 def _keep(holder: dict[str, Any]) -> Callable[[], None]:
-    """Remember what ``holder`` holds, and what is in it; returns what puts it back, in place."""
+    """Save what ``holder`` holds, and its contents; return a function that restores it in place."""
     before = dict(holder)
     copies = [
         (value, _copy_of(value))
@@ -60,7 +60,7 @@ def _keep(holder: dict[str, Any]) -> Callable[[], None]:
 
 
 def _copy_of(value: Any) -> Any:
-    """Of what can be changed in place and is small; else None."""
+    """Copy a value that can be changed in place and is small; return None for others."""
     if isinstance(value, (list, dict, set, deque)):
         found = cast("Any", value)
         return found.copy() if len(found) <= _MOST else None

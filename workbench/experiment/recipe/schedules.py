@@ -1,14 +1,15 @@
-"""The learning-rate schedule: after what it steps, what it is fed, and what happens at its end.
+"""Learning-rate schedule: when it steps, what it is fed, and what happens at its end.
 
-An ``lr_scheduler`` counts calls of ``step`` and does not say of what. `Schedule` is told
-(``schedule_every``), or finds out:
+An ``lr_scheduler`` counts calls of ``step`` and does not say whether these are steps or epochs.
+`Schedule` is given this (``schedule_every``), or determines it:
 
 1. by its class: `OneCycleLR` and `CyclicLR` are made for steps, `ReduceLROnPlateau` for epochs;
-2. by the functions of a `LambdaLR`, which are looked at and never called (one may count its calls):
+2. by the functions of a `LambdaLR`, which are inspected and never called (one may count its calls):
    those of Transformers count steps, and so does one whose parameter is called ``step`` or
-   ``iteration``, or that gave 0 when torch made the scheduler: a first epoch would learn nothing;
-3. by its length, which is that of the run in steps and not in epochs;
-4. else it steps once an epoch, as torch's documentation has it.
+   ``iteration``, or that returned 0 when torch created the scheduler: a first epoch would learn
+   nothing;
+3. by its length, if it is that of the run in steps and not in epochs;
+4. otherwise it steps once an epoch, as in torch's documentation.
 
 What was found by 2 and 3 is reported, and so is a length that fits neither.
 """
@@ -41,9 +42,10 @@ _BY_STEPS = (lr_scheduler.OneCycleLR, lr_scheduler.CyclicLR)
 _OF_STEPS = ("step", "iter", "batch", "update")
 _OF_EPOCHS = ("epoch",)
 _PAST_ONE_CYCLE = "The specified number of total steps is"
-"""How torch refuses another step (`OneCycleLR.get_lr`)."""
+"""Message with which torch refuses another step (`OneCycleLR.get_lr`)."""
 _TOLERANCE = 0.1
-"""Of a length in steps: some leave out the last, short batch of an epoch, or the last step."""
+"""Relative tolerance of a length in steps: some leave out the last, short batch of an epoch, or the
+last step."""
 
 
 class Schedule:
@@ -52,12 +54,12 @@ class Schedule:
     Args:
         scheduler: None, an instance, a callable that takes the optimizer, or a pair of ``"step"``
             or ``"epoch"`` and one of these.
-        optimizer: whose rates it sets.
-        every: after what it steps; None: as the module says.
+        optimizer: optimizer whose rates it sets.
+        every: what it counts, ``"step"`` or ``"epoch"``; None: determined as the module describes.
 
     Raises:
-        ValueError: it is none of these, sets the rates of another optimizer, or has a ``step``
-            that needs an argument.
+        ValueError: it is none of these, sets the rates of another optimizer, or has a ``step`` that
+            needs an argument.
     """
 
     def __init__(
@@ -81,17 +83,18 @@ class Schedule:
         self._is_settled = every is not None
         self._every: Every = "epoch"
         self._kind: tuple[Every | None, str] = (None, "")
-        """What its class and its functions say it counts, and what is to be reported of that."""
+        """What it counts according to its class and its functions, and what is to be reported about
+        it."""
         self.is_over = False
         """Whether it has no rate for another step."""
         self.last_of_curve: list[dict[str, Any]] | None = None
         """Rates and momenta of the groups at the end of a `OneCycleLR`, once it is there."""
         self.num_changes = 0
-        """Times that its rates were scaled, or that it was taken away."""
+        """Number of times that its rates were scaled, or that it was removed."""
         self.is_owed = False
-        """Whether the step after the last update has raised, and is to be done before the next."""
+        """Whether the step after the last update has raised, and has to be done before the next."""
         self.is_removed = False
-        """Whether there was one, which was taken away (`end`)."""
+        """Whether there was one, which was removed (`end`)."""
         if every is not None:
             self._every = every
         elif scheduler is not None:
@@ -101,7 +104,7 @@ class Schedule:
 
     @property
     def every(self) -> Every | None:
-        """After what it steps; None without a scheduler."""
+        """What it counts, steps or epochs; None without a scheduler."""
         return None if self.scheduler is None else self._every
 
     @property
@@ -116,21 +119,21 @@ class Schedule:
 
     @property
     def name(self) -> str:
-        """Class of the scheduler; ``""`` without one."""
+        """Class name of the scheduler; ``""`` without one."""
         return "" if self.scheduler is None else type(self.scheduler).__name__
 
     @property
     def goes_by_metric(self) -> bool:
-        """Whether its rates depend on what is measured, so that nobody knows those to come."""
+        """Whether its rates depend on what is measured, so that future ones are not known."""
         return any(_is_plateau(part) for part in parts_of(self.scheduler))
 
     @property
     def wants_accuracy(self) -> bool:
-        """Whether it is fed a measure that is the better the larger it is."""
+        """Whether it is fed a metric for which larger is better."""
         return _is_plateau(self.scheduler) and self.scheduler.mode == "max"
 
     def describe(self) -> str:
-        """``OneCycleLR, every step``; ``""`` without a scheduler."""
+        """Describe it: ``OneCycleLR, every step``; ``""`` without a scheduler."""
         if self.scheduler is None:
             return ""
         what = ", by accuracy" if self.wants_accuracy else ""
@@ -138,15 +141,16 @@ class Schedule:
         return f"{self.name}, every {self._every}{what}{over}"
 
     def settle(self, num_steps: int, num_epochs: int, num_batches: int = 0) -> str:
-        """Before the first step of a run of this length: decide after what it steps, once.
+        """Decide what it counts, once, before the first step of a run of this length.
 
         Args:
-            num_steps: of the run; 0: not known.
-            num_epochs: of the run, an epoch that was begun counted as one.
-            num_batches: of the run, where some are left out: a length may have counted them.
+            num_steps: number of steps of the run; 0: not known.
+            num_epochs: number of epochs of the run; one that was begun counts as one.
+            num_batches: number of batches of the run, if some are left out: a length may have
+                counted them.
 
         Returns:
-            A sentence on what was found, where it is not certain.
+            A sentence on what was found, if it is not certain.
         """
         if self.scheduler is None or self._is_settled:
             return ""
@@ -155,7 +159,7 @@ class Schedule:
         return sentence
 
     def counted(self, num_steps: int, num_epochs: int, num_batches: int = 0) -> tuple[Every, str]:
-        """What it would count in a run of this length, and the sentence of `settle`."""
+        """Return what it would count in a run of this length, and the sentence of `settle`."""
         if self.scheduler is None or self._is_settled:
             return self._every, ""
         found, why = self._kind
@@ -176,9 +180,9 @@ class Schedule:
         )
 
     def after_step(self) -> str:
-        """After an applied update: step, if it does then; a sentence once it is over.
+        """Step after an applied update, if it counts steps; return a sentence once it is over.
 
-        What a scheduler of the user's raises leaves it as it was: the step is owed.
+        If a user-defined scheduler raises, it is left as it was: the step is owed.
         """
         if not self.per_step:
             return ""
@@ -188,11 +192,11 @@ class Schedule:
         return sentence
 
     def catch_up(self) -> str:
-        """Before a step: what is owed of the last one."""
+        """Do the step that is owed of the last update, before a new step."""
         return self.after_step() if self.is_owed else ""
 
     def after_epoch(self, measure: Callable[[], float | None]) -> str:
-        """After an epoch: step, if it does then; what it is fed is asked for only where needed."""
+        """Step after an epoch, if it counts epochs; ``measure`` is called only if it is needed."""
         if not self.per_epoch:
             return ""
         if not _is_plateau(self.scheduler):
@@ -205,17 +209,20 @@ class Schedule:
         return f"{name} has nothing to go by: no accuracy is known for this loss and these labels"
 
     def rebind(self, optimizer: torch.optim.Optimizer) -> None:
-        """Go on with another optimizer, whose groups are those of the one before."""
+        """Continue with another optimizer, whose groups are those of the previous one."""
         self.optimizer = optimizer
         for part in parts_of(self.scheduler):
             part.optimizer = optimizer
 
     def scaled(self, factor: float | None, scalable: bool | None) -> str:
-        """Its rates were scaled (`scale_learning_rate`): what is to be said of it, after a comma.
+        """Record that its rates were scaled (`scale_learning_rate`).
 
         Args:
-            factor: by so much; None: it was at rate 0.
-            scalable: whether it has no rates of its own beside those (`schedule_copy`).
+            factor: factor of the scaling; None: it was at rate 0.
+            scalable: whether it has no rates of its own besides those (`schedule_copy`).
+
+        Returns:
+            The end of a sentence about it, from a comma on.
         """
         self.num_changes += 1
         self.last_of_curve = None
@@ -232,17 +239,17 @@ class Schedule:
         return f", and {self.name} goes on at {factor:.3g} times its rates"
 
     def end(self) -> None:
-        """Do without it from now on: the rates and momenta stay as they are."""
+        """Remove it from now on: the rates and momenta stay as they are."""
         self.scheduler, self.is_removed = None, True
         self.is_over = self.is_owed = False
         self.num_changes += 1
         forget_schedule(self.optimizer)
 
     def advance(self) -> str:
-        """Step it, whatever it counts; a sentence where it has no rate for another step.
+        """Step it, whatever it counts; return a sentence if it has no rate for another step.
 
         `OneCycleLR` has a rate for one step more than its length, far off its curve, as in any
-        loop; where torch raises for the next one, the last rate of the curve is taken.
+        loop; if torch raises for the next one, the last rate of the curve is used.
         """
         if self.is_over:
             return ""
@@ -273,7 +280,7 @@ class Schedule:
 
 
 def _refusal(scheduler: Any, optimizer: torch.optim.Optimizer) -> str:
-    """Why it cannot be used, in one sentence; ``""``: it can.
+    """Return why it cannot be used, in one sentence; ``""`` if it can.
 
     Optimizers around another one (SAM, Lookahead) share its groups, or hold it.
     """
@@ -299,7 +306,7 @@ def _refusal(scheduler: Any, optimizer: torch.optim.Optimizer) -> str:
 
 
 def _needed(step: Any) -> str:
-    """The first argument without which ``step`` cannot be called; ``""``: there is none."""
+    """Return the first argument without which ``step`` cannot be called; ``""`` if none."""
     try:
         parameters = inspect.signature(step).parameters.values()
     except (TypeError, ValueError):
@@ -320,9 +327,9 @@ def _is_at_its_end(part: Any) -> bool:
 
 
 def _by_its_kind(scheduler: Any) -> tuple[Every | None, str]:
-    """By class, or by the functions that it calls: None where neither says.
+    """Return what it counts, by class or by the functions that it calls; None if neither shows it.
 
-    With the reason, where that is to be reported: a class or a name leaves no doubt.
+    The reason is returned too, if it is to be reported: a class or a name leaves no doubt.
     """
     if _is_plateau(scheduler):
         return "epoch", ""
@@ -336,9 +343,9 @@ def _by_its_kind(scheduler: Any) -> tuple[Every | None, str]:
 
 
 def _functions(scheduler: Any) -> list[tuple[Any, bool]]:
-    """Those of a `LambdaLR` or a `MultiplicativeLR`, and whether each has made a rate 0.
+    """Return the functions of a `LambdaLR` or a `MultiplicativeLR`, and whether each made a rate 0.
 
-    Torch calls the functions of the first as it makes the scheduler, and keeps the rates.
+    Torch calls the functions of the first as it creates the scheduler, and keeps the rates.
     """
     kept = [getattr(scheduler, name, []) for name in ("lr_lambdas", "base_lrs", "_last_lr")]
     is_new = getattr(scheduler, "last_epoch", 1) <= 0
@@ -371,7 +378,7 @@ def _first_parameter(function: Any) -> str:
 
 
 def _length(scheduler: Any) -> int | None:
-    """Calls of ``step`` after which nothing new comes; None where there is no such number."""
+    """Return the number of calls of ``step`` after which nothing changes; None if there is none."""
     if isinstance(scheduler, lr_scheduler.SequentialLR):
         milestones: list[int] = cast(Any, scheduler)._milestones
         last = _length(cast(Any, scheduler)._schedulers[-1])

@@ -1,9 +1,9 @@
-"""What a model answers, and what is right: by what its loss takes outputs and labels for.
+"""Answers of a model, and the right ones, by how its loss interprets outputs and labels.
 
-`AnswerReader` decides once, at the first batch, and keeps to it: a batch in which two lengths
-happen to be equal is read as all others. Labels that are no class of the outputs count nowhere.
-Where what an answer is cannot be known (a regression, a loss of the user's own on numbers), there
-is none, and no accuracy is shown.
+`AnswerReader` decides once, at the first batch, and does not change: a batch in which two lengths
+happen to be equal is read like all others. Labels that are not a class of the outputs are not
+counted. If it cannot be known what an answer is (a regression, a user-defined loss on numbers),
+there is none, and no accuracy is shown.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from workbench.experiment.recipe.loss_kinds import KnownLoss, LossKind, counted
 
 
 class Answers(NamedTuple):
-    """What the model says, and what is right; of one shape."""
+    """The model's answers, and the right ones; of one shape."""
 
     given: torch.Tensor
     wanted: torch.Tensor
     counts: torch.Tensor | None
-    """Which of them count, as booleans; None: all."""
+    """Which of them count, as booleans; None if all do."""
     beyond: torch.Tensor | None = None
-    """Whether a label is no column of the outputs; None where that says nothing of these."""
+    """Whether a label is not a column of the outputs; None if that says nothing about these."""
 
     def tally(self) -> tuple[torch.Tensor, torch.Tensor | int]:
-        """(right answers, answers); reads nothing off the device."""
+        """Return (right answers, answers); no value is read from the device."""
         right = self.given == self.wanted
         if self.counts is None:
             return right.sum(), right.numel()
@@ -35,7 +35,7 @@ class Answers(NamedTuple):
 
 
 class _Facts(NamedTuple):
-    """What holds for all values of a batch; True where it says nothing of such a batch."""
+    """Facts about all values of a batch; True if one does not apply to such a batch."""
 
     labels_sum_to_one: bool
     labels_have_columns: bool
@@ -46,14 +46,14 @@ class _Facts(NamedTuple):
 
 
 Agreement = Callable[[Sequence[bool]], Sequence[bool]]
-"""Gives which of some facts hold on all ranks."""
+"""Returns which of some facts hold on all ranks."""
 
 
 class AnswerReader:
-    """Reads answers out of a model's outputs.
+    """Reads answers from a model's outputs.
 
     Args:
-        known: what is known of the loss.
+        known: what is known about the loss.
     """
 
     def __init__(self, known: KnownLoss) -> None:
@@ -62,7 +62,7 @@ class AnswerReader:
         self._take(known.kind)
         self._class_dim = 1
         self.note = ""
-        """How answers are read, where a user could take them for something else."""
+        """How answers are read, if a user could mistake them for something else."""
 
     def _take(self, kind: LossKind) -> None:
         self._kind = kind
@@ -71,21 +71,24 @@ class AnswerReader:
 
     @property
     def is_guess(self) -> bool:
-        """Whether the loss does not say what it takes the outputs for."""
+        """Whether the loss does not define how it interprets the outputs."""
         return self._known.kind is LossKind.OTHER
 
     @property
     def decision(self) -> tuple[str, int]:
-        """How answers are read: the same on all ranks, or nothing can be counted together."""
+        """How answers are read.
+
+        It must be the same on all ranks, or nothing can be counted together.
+        """
         return self._kind.name, self._class_dim
 
     def decide(self, logits: torch.Tensor, targets: Any, agreed: Agreement | None = None) -> None:
-        """Decide by a first batch; reads values where the loss does not say what they are.
+        """Decide by a first batch; values are read if the loss does not define what they are.
 
         Args:
-            logits: the model's.
-            targets: of the batch, or of a rank's part of it.
-            agreed: gives what holds for the parts of all ranks; each of them calls it.
+            logits: the model's outputs.
+            targets: targets of the batch, or of a rank's part of it.
+            agreed: returns what holds for the parts of all ranks; each of them calls it.
         """
         if self._decided or not isinstance(targets, torch.Tensor):
             return
@@ -104,14 +107,14 @@ class AnswerReader:
             )
 
     def read_nothing(self) -> None:
-        """From now on: the outputs have turned out to be no scores of classes.
+        """Read no answers from now on: the outputs have turned out not to be scores of classes.
 
         They are features, or thresholds between ranks (a label has no column).
         """
         self._take(LossKind.FEATURES)
 
     def read(self, logits: torch.Tensor, targets: Any) -> Answers | None:
-        """Answers of a batch; None where the notion does not apply. Reads no value."""
+        """Return the answers of a batch; None if there are none. No value is read."""
         if not isinstance(targets, torch.Tensor):
             return None
         if self._kind is LossKind.CLASSES:
@@ -142,10 +145,10 @@ class AnswerReader:
         return Answers(logits.argmax(self._class_dim), targets.long(), counts, beyond)
 
     def _kind_of(self, logits: torch.Tensor, targets: torch.Tensor, facts: _Facts) -> LossKind:
-        """What a loss of the user's own takes them for, as far as a batch shows it."""
+        """Return how a user-defined loss interprets them, as far as a batch shows it."""
         same = logits.numel() == targets.numel()
         signs = facts.labels_are_signs and not facts.labels_within_one
-        # -1 and 1, as margins are computed with; without a negative output it may be a distance
+        # -1 and 1, as used for margins; without a negative output it may be a distance
         if same and signs and not facts.outputs_not_negative:
             return LossKind.LABELS
         if targets.is_floating_point():
@@ -212,7 +215,7 @@ def _within_one(values: torch.Tensor) -> bool:
 
 
 def _are_signs(values: torch.Tensor) -> bool:
-    # an unsigned 255 would be taken for -1
+    # an unsigned 255 would be read as -1
     return values.dtype.is_signed and bool(((values == 1) | (values == -1)).all())
 
 

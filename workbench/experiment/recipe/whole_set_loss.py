@@ -1,14 +1,17 @@
-"""The loss of a whole set at once, for a loss of the user's own, whose batches may not add up.
+"""Loss of a whole set at once, for a user-defined loss, whose batches may not add up.
 
-Nothing is known of such a function, so it is computed once more, for all outputs and labels
-together, as far as they fit into `MOST_BYTES` and are of one shape. It may be a function of its
-batch, though, and of former calls, and then that would be another number. Three things are looked
-at, in this order: whether it keeps something from call to call, or may (`LossState`): then it is
-called for the batches and for nothing else. Whether it draws random numbers: then two calls are not
-to be compared. Whether it compares samples with each other (`compares_samples`). In all these cases
-the loss is the mean of the batches, weighed by samples, and a note says so.
+Nothing is known about such a function, so it is computed once more, for all outputs and labels
+together, if they fit into `MOST_BYTES` and are of one shape. But it may depend on its batch, or on
+former calls, and then that would be another number. Three conditions are checked, in this order:
 
-What is found holds from then on (`LossScope`): a curve is of one kind of number.
+1. whether it keeps something from call to call, or may (`LossState`): then it is called for the
+   batches only;
+2. whether it draws random numbers: then two calls cannot be compared;
+3. whether it compares samples with each other (`compares_samples`).
+
+In all these cases the loss is the mean of the batches, weighted by samples, and a note reports it.
+
+What is found holds from then on (`LossScope`): a curve consists of one kind of number.
 """
 
 from __future__ import annotations
@@ -27,14 +30,14 @@ if TYPE_CHECKING:
     from workbench.experiment.training import Training
 
 MOST_BYTES = 256 * 2**20
-"""Outputs and labels of so many bytes are kept."""
+"""Maximum size of the outputs and labels that are kept."""
 
 
 class WholeSet:
-    """Keeps outputs and labels of a set, and computes their loss where that can be had.
+    """Keeps outputs and labels of a set, and computes their loss where possible.
 
     Args:
-        training: whose loss it is.
+        training: training whose loss it is.
     """
 
     def __init__(self, training: Training) -> None:
@@ -42,7 +45,7 @@ class WholeSet:
         self._kept: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._kept_bytes = 0
         self._not_kept = ""
-        """Why outputs and labels are not kept any more, as the end of a sentence."""
+        """Why outputs and labels are no longer kept, as the end of a sentence."""
         self._num_batches = self._largest = 0
         self._state: LossState | None = None
         self._random = RandomState(training.device)
@@ -50,7 +53,7 @@ class WholeSet:
         """Whether nothing shows yet that the outputs are scores of classes; known after `loss`."""
 
     def before_batch(self) -> None:
-        """Before the loss of a batch is computed."""
+        """Save states before the loss of a batch is computed."""
         scope = self._loss.scope
         is_settled = scope.by_batches and (
             not scope.is_repeatable or scope.takes_scores is not None
@@ -61,7 +64,7 @@ class WholeSet:
             self._random.save()
 
     def after_batch(self) -> None:
-        """The loss of a batch has been computed, and nothing else since `before_batch`."""
+        """Check the loss of a batch for random draws; nothing else ran since `before_batch`."""
         if self._loss.scope.is_repeatable and self._random.moved():
             self._loss.scope.is_repeatable = False
             self._is_by_batches("it draws random numbers, so that no two calls can be compared")
@@ -78,11 +81,11 @@ class WholeSet:
             self._not_kept = f"outputs and labels take more than {MOST_BYTES >> 20} MiB"
         else:
             self._kept_bytes += logits.nbytes + targets.nbytes
-            # a loader of the user's own, or a CUDA graph, may write the next batch over them
+            # a user-defined loader, or a CUDA graph, may overwrite them with the next batch
             self._kept.append((logits.clone(), targets.clone()))
 
     def pool(self, gathered: Callable[[Any], list[Any]]) -> None:
-        """Make it the set of all processes; ``gathered`` gives what each of them has."""
+        """Combine the sets of all processes; ``gathered`` returns what each of them has."""
         self._look_at_state()
         kept = [] if self._not_kept else [(a.cpu(), b.cpu()) for a, b in self._kept]
         everywhere = gathered(
@@ -107,7 +110,7 @@ class WholeSet:
         self.hides_accuracy = len(decisions) > 1
 
     def loss(self) -> float | None:
-        """The loss of all together; None, and a note, where it is the mean over batches.
+        """Return the loss of all together; None, and a note, if it is the mean over batches.
 
         Afterwards it is known whether the outputs are scores of classes (`LossScope.takes_scores`).
         """
@@ -149,14 +152,14 @@ class WholeSet:
         self._loss.scope.by_batches = self._loss.scope.by_batches or why
 
     def _asks_for_scores(self, logits: torch.Tensor) -> bool:
-        """Whether it is to be found out that the outputs are scores, beside all else."""
+        """Return whether it also has to be determined if the outputs are scores."""
         scope, answers = self._loss.scope, self._loss.answers
         is_open = scope.is_repeatable and scope.takes_scores is None
         guesses = answers.reads and answers.is_guess
         return is_open and guesses and logits.ndim == 2 and logits.shape[1] > 1
 
     def _computed(self) -> float | None:
-        """What the loss gives for all together, where that means the same."""
+        """Return the loss of all together, if that has the same meaning."""
         loss, scope = self._loss, self._loss.scope
         asks = self._asks_for_scores(self._kept[0][0])
         if self._not_kept and not asks and scope.adds_up:
@@ -181,13 +184,13 @@ class WholeSet:
             self._is_by_batches(_UNKNOWN if compares is None else _COMPARES)
 
     def _put_back(self, state: LossState) -> None:
-        """After calls that a loop does not make."""
+        """Undo the effects of calls that a plain loop does not make."""
         if kept := state.changed():
             lost = "" if state.restore() else "; a look at it has changed that"
             self._keeps_something(f"it keeps something from call to call ({kept}){lost}")
 
     def _or_said(self, found: float | None) -> float | None:
-        """What was found; where that is not the number, the note that says why."""
+        """Return what was found; if that is not the number, add a note that says why."""
         why = self._loss.scope.by_batches or self._not_kept
         if why and self._num_batches > 1:
             self._note(why)

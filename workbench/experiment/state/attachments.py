@@ -1,13 +1,14 @@
-"""What hangs on parameters, on optimizers and on torch itself, which pickling leaves behind.
+"""Hooks and attributes of parameters, of optimizers and of torch itself, which pickling drops.
 
 Torch pickles a parameter without its hooks, and an optimizer as its settings and moments: hooks
-that a person has registered on either are gone in another process, without a word. A parameter that
-stays behind (its values come with a checkpoint) has attributes too, ``p.decay = False`` say. So
-whatever passes through the pickler is looked at, and what hangs on it follows after it, the very
-dictionaries of hooks among it: a handle that a hook was registered with removes it there as here.
+that the user has registered on either are silently missing in another process. A parameter that
+stays behind (its values come with a checkpoint) has attributes too, for example
+``p.decay = False``. So everything that passes through the pickler is inspected, and what is
+attached to it is sent after it, including the hook dictionaries themselves: the handle of a
+registered hook removes it in the other process as it does in this one.
 
 Hooks of all modules (``register_module_forward_hook``) and of all optimizers
-(``register_optimizer_step_post_hook``) are torch's own variables, and go with a run too.
+(``register_optimizer_step_post_hook``) are torch's own variables, and are sent with a run too.
 """
 
 from __future__ import annotations
@@ -42,16 +43,16 @@ _OF_ALL = (
     *((_optimizers, f"_global_optimizer_{when}_hooks") for when in ("pre", "post")),
 )  # fmt: skip
 _IS_FULL = "_global_is_full_backward_hook"
-"""Torch's word on whether backward hooks of all modules are of the newer kind."""
+"""Torch's flag for whether backward hooks of all modules are of the newer kind."""
 _Hooks = OrderedDict[int, Any]
 
 
 def attached_to(obj: Any, *, with_attributes: bool) -> dict[str, Any]:
-    """What hangs on a tensor or an optimizer, by name of the attribute; empty where nothing does.
+    """Return what is attached to a tensor or an optimizer, by name of the attribute; may be empty.
 
     Args:
-        obj: anything.
-        with_attributes: whether those that a person has set on a tensor are wanted too.
+        obj: any object.
+        with_attributes: whether to include the attributes that the user has set on a tensor.
     """
     if isinstance(obj, torch.Tensor):
         found = dict(vars(obj)) if with_attributes else {}
@@ -62,10 +63,10 @@ def attached_to(obj: Any, *, with_attributes: bool) -> dict[str, Any]:
 
 
 def own_attributes(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """What an optimizer keeps besides its groups, its state and its hooks.
+    """Return the attributes of an optimizer besides its groups, its state and its hooks.
 
-    Torch leaves it out of what it pickles; and a ``step`` that a scheduler has put there to see
-    that it is called, which it puts there again.
+    Torch leaves them out of what it pickles. A ``step`` that a scheduler has installed, to detect
+    that it is called, is left out here: the scheduler installs it again.
     """
     return {
         name: value
@@ -76,7 +77,7 @@ def own_attributes(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
 
 
 def attach(obj: Any, found: dict[str, Any]) -> None:
-    """Hang on ``obj`` what `attached_to` found on what it was."""
+    """Attach to ``obj`` what `attached_to` found on its original."""
     for name, value in found.items():
         setattr(obj, name, value)
         if name in (*TENSOR_HOOKS, *OPTIMIZER_HOOKS):
@@ -84,7 +85,7 @@ def attach(obj: Any, found: dict[str, Any]) -> None:
 
 
 def hooks_of_all() -> dict[str, Any]:
-    """The hooks of all modules and of all optimizers that a person has registered, by variable."""
+    """Return the hooks of all modules and all optimizers that the user registered, by variable."""
     found = {name: _of_the_user(getattr(owner, name, {})) for owner, name in _OF_ALL}
     return {name: hooks for name, hooks in found.items() if hooks} | {
         _IS_FULL: getattr(_modules, _IS_FULL, None)
@@ -102,13 +103,13 @@ def take_hooks_of_all(found: dict[str, Any]) -> None:
 
 
 def parameter_hooks(model: nn.Module) -> list[str]:
-    """Names of the parameters of ``model`` on whose gradient a person has hooks."""
+    """Return the names of the parameters of ``model`` whose gradient has hooks of the user."""
     named = model.named_parameters()
     return [name for name, parameter in named if _hooks_of(parameter, TENSOR_HOOKS)]
 
 
 def step_hooks(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether a person has hooks around the steps of ``optimizer``, or of all optimizers."""
+    """Return whether the user has hooks around the steps of ``optimizer``, or of all optimizers."""
     names = ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")
     return bool(_hooks_of(optimizer, OPTIMIZER_HOOKS[:2])) or any(
         _of_the_user(getattr(_optimizers, name)) for name in names
@@ -121,7 +122,10 @@ def _hooks_of(obj: Any, names: tuple[str, ...]) -> dict[str, _Hooks]:
 
 
 def _of_the_user(hooks: Any) -> _Hooks:
-    """Those that are none of ours; the very dictionary where none is, to which handles point."""
+    """Return the hooks that are not ours.
+
+    The result is the same dictionary, to which handles point, if none is ours.
+    """
     ours = [number for number, hook in hooks.items() if is_ours(hook)]
     if not ours:
         return hooks
@@ -129,11 +133,11 @@ def _of_the_user(hooks: Any) -> _Hooks:
 
 
 def is_ours(hook: Any) -> bool:
-    """Whether a hook or a mode is Workbench's own, which watches this process."""
+    """Return whether a hook or a mode is Workbench's own, which watches this process."""
     return str(getattr(hook, "__module__", "")).startswith("workbench.")
 
 
 def _count_on(hooks: Any) -> None:
-    """Later handles get numbers that are not among these."""
+    """Let later handles have numbers that are not among these."""
     numbers = cast("_Hooks", hooks)
     RemovableHandle.next_id = max(RemovableHandle.next_id, *(one + 1 for one in numbers), 0)

@@ -2,13 +2,13 @@
 
 Torch keeps what is assigned to ``torch._dynamo.config`` and its siblings in context variables: a
 setting holds for the thread that made it. A run takes the context of the thread that starts it, but
-one that is started by the panel is started by a thread that has made none. No thread can read the
-context of another, so the main thread's is kept whenever it makes a setting, and `apply` makes the
-same ones where a run is to be computed.
+a run that is started by the panel is started by a thread that has made none. No thread can read the
+context of another, so the main thread's is saved whenever it makes a setting, and `apply` makes the
+same settings where a run is to be computed.
 
-Before torch 2.12 a setting holds for all threads: it is its own value there, and no variable.
+Before torch 2.12 a setting holds for all threads: it is stored as a plain value, not as a variable.
 
-Settings within ``with torch._dynamo.config.patch(...)`` are of that block: a run that is started
+Settings within ``with torch._dynamo.config.patch(...)`` belong to that block: a run that is started
 while the main thread is in it takes them, whoever starts it, and a later one does not.
 """
 
@@ -30,7 +30,7 @@ _of_main_thread: Context | None = None
 
 
 def watch() -> None:
-    """Keep the main thread's settings from now on; a second call does nothing."""
+    """Save the main thread's settings from now on; a second call does nothing."""
     assign = ConfigModule.__setattr__
     if hasattr(assign, "__wrapped__"):
         return
@@ -46,7 +46,7 @@ def watch() -> None:
 
 
 def apply(context: Context) -> None:
-    """Make in ``context`` the settings of the main thread, and over them those of the caller's."""
+    """Make in ``context`` the settings of the main thread, and over them those of the caller."""
     for module, name, variable, value in _made():
         is_of_a_thread = isinstance(variable, ContextVar)
         if is_of_a_thread and value is not context.get(variable, _UNSET):
@@ -54,16 +54,16 @@ def apply(context: Context) -> None:
 
 
 def made() -> Iterator[tuple[str, str, Any]]:
-    """(module, name, value) of every setting that holds on the calling thread.
+    """Yield (module, name, value) of every setting that holds on the calling thread.
 
-    Those of the main thread are among them, as far as the caller's own are not others.
+    Those of the main thread are included, unless the caller's own differ.
     """
     for module, name, _, value in _made():
         yield module.__name__, name, value
 
 
 def _made() -> Iterator[tuple[Any, str, Any, Any]]:
-    """Module, name, variable and value of what holds on this thread or on the main one."""
+    """Yield module, name, variable and value of what holds on this thread or on the main one."""
     here = contextvars.copy_context()
     above = here if _of_main_thread is None else _of_main_thread
     for module, name, variable in _settings():
@@ -77,7 +77,7 @@ def _made() -> Iterator[tuple[Any, str, Any, Any]]:
 
 
 def _settings() -> Iterator[tuple[Any, str, Any]]:
-    """Module, name and context variable (or value) of every setting of an imported module."""
+    """Yield module, name and context variable (or value) of every setting of an imported module."""
     for module in tuple(sys.modules.values()):
         if isinstance(module, ConfigModule):
             for name, entry in entries(module).items():
@@ -86,5 +86,8 @@ def _settings() -> Iterator[tuple[Any, str, Any]]:
 
 
 def _is_set(value: object) -> bool:
-    """Neither our mark for none nor torch's for one that was taken back: both bare objects."""
+    """Return whether ``value`` is a setting.
+
+    Our mark for none, and torch's for one that was reverted, are both bare objects.
+    """
     return type(value) is not object

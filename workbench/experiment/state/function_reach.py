@@ -1,4 +1,4 @@
-"""What a function gets at by name: closed over, global, bound, or given beforehand."""
+"""Values that a function can reach by name: closed over, global, bound, or given beforehand."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _LOOKED_UP = ("LOAD_GLOBAL", "LOAD_NAME")
 
 
 def reached(function: Any) -> Iterator[tuple[str, Any]]:
-    """Names and values that ``function`` (any callable) has without being handed them.
+    """Yield names and values that ``function`` (any callable) has without being passed them.
 
-    Attributes count of an object that is called, or whose method is; nothing is called here.
+    The attributes of an object are included if it is called, or one of its methods is; nothing is
+    called here.
     """
     while isinstance(function, functools.partial):
         part = cast("functools.partial[Any]", function)
@@ -47,7 +48,7 @@ def _in_scope(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def _names_in(code: CodeType) -> Iterator[str]:
-    """Names that are looked up globally; ``co_names`` holds those of attributes as well."""
+    """Yield names that are looked up globally; ``co_names`` holds those of attributes as well."""
     for one in dis.get_instructions(code):
         if one.opname in _LOOKED_UP:
             yield one.argval

@@ -1,10 +1,10 @@
-"""What hooks keep, put back after a step that is only tried: a counter, a list, a moving average.
+"""State that hooks keep (a counter, a list, a moving average), restored after a trial step.
 
-A hook that counts would count a step that nobody takes: one that is computed to be looked at
+A hook that counts would count a step that is never taken: one that is computed only for inspection
 (`workbench.experiment.loop.guard`), the forward that a switch of modes compares with, and the first
-part of a batch on a rank. What it writes is where its code reaches
+part of a batch on a rank. What a hook writes is found by what its code can reach
 (`workbench.experiment.state.hook_reach`), and has its former contents again afterwards. Objects of
-libraries are left alone: a writer, say, has written.
+libraries are left alone: a writer, for example, has already written.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from workbench.experiment.training import Training
 
 _MOST_BYTES = 2**30
-"""Of values of tensors and arrays that are copied, to the host's memory; of the other tensors those
-that are written are named."""
+"""Maximum bytes of tensors and arrays whose values are copied, to host memory; of the other
+tensors, those that were written are named."""
 
 log = logging.getLogger("workbench")
 
 
 @contextmanager
 def hooks_undone(training: Training) -> Generator[None]:
-    """What hooks write inside, into objects and variables of the user's, is undone.
+    """Undo on exit what hooks write into the user's objects and variables.
 
     Args:
-        training: whose hooks; it notes what could not be put back.
+        training: the training whose hooks run; it notes what could not be restored.
     """
     found = reached(training, training.asked_from, known_of(training), here=True)
     room = _MOST_BYTES
@@ -68,7 +68,7 @@ def hooks_undone(training: Training) -> Generator[None]:
 
 
 def _done(again: Callable[[], bool]) -> bool:
-    """Whether something was put back; the others are, whatever one of them raises."""
+    """Return whether something was restored; the others are restored even if one of them raises."""
     try:
         return again()
     except Exception:

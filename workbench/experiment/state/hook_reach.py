@@ -1,11 +1,11 @@
-"""What hooks reach: variables around them, globals that they name, objects, and all those hold.
+"""Objects that hooks can reach: closed-over variables, globals that they name, and their contents.
 
 A hook is a function, and what it keeps (a moving average, a list, a counter, a second model's
-optimizer) is wherever its code reaches. Who wants to put that back after a step that is only tried
-(`workbench.experiment.state.hook_copy`), or to bring it home from another process
-(`workbench.parallel.transfer.hook_state`), has it listed here. What belongs to the training itself
-(model, optimizer, loss, data) is known by its place, and is not followed; code that is imported by
-name, and its module's variables, are another process's own there.
+optimizer) is wherever its code can reach. This module lists it for code that restores it after a
+trial step (`workbench.experiment.state.hook_copy`), or that returns it from another process
+(`workbench.parallel.transfer.hook_state`). What belongs to the training itself (model, optimizer,
+loss, data) is identified by its place, and is not followed; code that is imported by name, and the
+variables of its module, are another process's own there.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ _TRANSPARENT = (
     types.SimpleNamespace, nn.Module, torch.optim.Optimizer,
 )  # fmt: skip
 _OF_NO_LIBRARY = ("builtins", "abc", "typing", "collections.abc")
-"""Where a class may have its bases and be the user's own all the same."""
+"""Modules in which a class may have its bases and still be the user's own."""
 
 
 def hooks_of(training: Training, thread: ThreadState) -> Iterator[tuple[str, Any]]:
-    """Every hook of a person's that a step calls, and what its steps run under; with words for it.
+    """Yield each user hook that a step calls, and what its steps run under, with a description.
 
     Args:
-        training: whose model, loss and optimizer have hooks.
-        thread: what was set for the thread that asked for the steps.
+        training: training whose model, loss and optimizer have hooks.
+        thread: what was set for the thread that requested the steps.
     """
     for name, parameter in training.model.named_parameters():
         yield from _named(f"on {name}", attachments.attached_to(parameter, with_attributes=False))
@@ -76,7 +76,7 @@ def hooks_of(training: Training, thread: ThreadState) -> Iterator[tuple[str, Any
 
 
 def module_hooks(model: nn.Module) -> Iterator[tuple[str, Any]]:
-    """The hooks on the modules of ``model``."""
+    """Yield the hooks on the modules of ``model``."""
     for name, module in model.named_modules():
         hooks = {one: vars(module).get(one) or {} for one in _OF_MODULES}
         yield from _named(f"on {name or 'the model'}", hooks)
@@ -90,7 +90,7 @@ def _named(where: str, found: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def known_of(training: Training) -> Iterator[Any]:
-    """What belongs to the training, in the same order in each process."""
+    """Yield what belongs to the training, in the same order in each process."""
     yield from (training.model, training.optimizer, training.schedule, training.loss)
     yield from training.model.modules()
     yield from training.model.parameters()
@@ -108,25 +108,25 @@ def known_of(training: Training) -> Iterator[Any]:
 
 
 class Reached(NamedTuple):
-    """An object that hooks reach, and which may change."""
+    """An object that hooks can reach, and which may change."""
 
     path: str
-    """By which way: ``total of the hook count on head``."""
+    """How it is reached: ``total of the hook count on head``."""
     value: Any
 
 
 def reached(
     training: Training, thread: ThreadState, known: Iterable[Any], *, here: bool
 ) -> list[Reached]:
-    """What the hooks of ``training`` reach, once, and nothing of what is known.
+    """Return what the hooks of ``training`` can reach, each object once, without the known ones.
 
     Args:
-        training: whose hooks are looked at.
-        thread: what was set for the thread that asked for its steps.
+        training: training whose hooks are inspected.
+        thread: what was set for the thread that requested its steps.
         known: objects that are not followed.
-        here: whether this process is where it may be put back. Variables of the user's imported
-            modules count then; and an object of a library does not, which may be at work (a writer
-            with a thread of its own).
+        here: whether the objects may be restored in this process. Variables of the user's imported
+            modules are then included; and an object of a library is not, since it may be in use (a
+            writer with a thread of its own).
     """
     found: list[Reached] = []
     seen = {id(one): one for one in known}
@@ -135,7 +135,7 @@ def reached(
         path, value = waiting.popleft()
         if isinstance(value, _NOTHING_INSIDE) or id(value) in seen:
             continue
-        seen[id(value)] = value  # held: another object must not get its id
+        seen[id(value)] = value  # kept alive: another object must not get its id
         if isinstance(value, types.FunctionType):
             if is_by_value(value) or (here and may_be_user_module(value.__module__)):
                 found.append(Reached(path, value))
@@ -150,7 +150,7 @@ def reached(
 
 
 def _is_followed(value: Any, *, here: bool) -> bool:
-    """Whether what it holds is a person's to keep."""
+    """Return whether the contents of ``value`` may be the user's."""
     if type(value).__module__.startswith("workbench."):
         return False
     if not here or isinstance(value, _TRANSPARENT) or generator_state(value) is not None:
@@ -162,7 +162,7 @@ def _is_followed(value: Any, *, here: bool) -> bool:
 
 
 def _is_kept(value: Any) -> bool:
-    """Whether it has contents that may change."""
+    """Return whether ``value`` has contents that may change."""
     if isinstance(value, (tuple, frozenset, functools.partial, *_METHODS)):
         return False
     if isinstance(value, (torch.Tensor, *CONTAINERS, np.ndarray)):
@@ -171,7 +171,7 @@ def _is_kept(value: Any) -> bool:
 
 
 def _inside(path: str, value: Any) -> Iterable[tuple[str, Any]]:
-    """What can be reached from it, and the way there."""
+    """Return what can be reached from ``value``, with the path to it."""
     if isinstance(value, _METHODS):  # `heard.append` is one
         owner = getattr(value, "__self__", None)
         return (path, owner), (path, getattr(value, "__func__", None))
@@ -188,14 +188,17 @@ def _inside(path: str, value: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _methods(cls: type) -> Iterator[types.FunctionType]:
-    """Those of the user's classes: an object that is called as a hook may name globals in them."""
+    """Yield methods of the user's classes: an object called as a hook may name globals in them."""
     for base in cls.__mro__:
         if base is not object and may_be_user_module(base.__module__):
             yield from (one for one in vars(base).values() if isinstance(one, types.FunctionType))
 
 
 def is_by_value(function: types.FunctionType) -> bool:
-    """Whether a rank has a copy of it: it is of a cell, or made inside of another function."""
+    """Return whether a rank has a copy of ``function``.
+
+    It has one of a function that was defined in a cell, or inside another function.
+    """
     module = sys.modules.get(function.__module__ or "")
     if module is None or function.__module__ == "__main__":
         return True
@@ -212,7 +215,7 @@ def _reached_by_code(path: str, function: types.FunctionType) -> list[tuple[str,
 
 
 def bound_by(function: types.FunctionType) -> dict[tuple[str, str], Any]:
-    """What the variables and globals are bound to that the function itself binds: ``n += 1``.
+    """Return the values of variables and globals that the function itself binds: ``n += 1``.
 
     A name that it only reads is the notebook's, which may give it another value at any time.
     """
@@ -221,7 +224,7 @@ def bound_by(function: types.FunctionType) -> dict[tuple[str, str], Any]:
 
 
 def bindings(function: types.FunctionType) -> dict[tuple[str, str], Any]:
-    """What variables around a function and globals that it names are bound to."""
+    """Return the values of a function's closed-over variables, and of the globals that it names."""
     found: dict[tuple[str, str], Any] = {}
     closure = function.__closure__ or ()
     for name, cell in zip(function.__code__.co_freevars, closure, strict=True):
@@ -235,7 +238,7 @@ def bindings(function: types.FunctionType) -> dict[tuple[str, str], Any]:
 
 @functools.lru_cache(maxsize=4096)
 def _globals_in(code: types.CodeType) -> tuple[str, ...]:
-    """Names of globals, and not of attributes."""
+    """Return the names of globals, without those of attributes."""
     return tuple(dict.fromkeys(name for how, name in _uses(code) if how.endswith("_GLOBAL")))
 
 
@@ -247,7 +250,7 @@ def _bound_in(code: types.CodeType) -> frozenset[tuple[str, str]]:
 
 
 def _uses(code: types.CodeType) -> Iterator[tuple[str, str]]:
-    """What code does with variables: (name of the instruction, of the variable)."""
+    """Yield what code does with variables: (name of the instruction, of the variable)."""
     for one in dis.get_instructions(code):
         if one.opname.endswith(("_GLOBAL", "_DEREF")):
             yield one.opname, one.argval

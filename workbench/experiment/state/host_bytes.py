@@ -1,8 +1,8 @@
-"""The bytes of a tensor, without leaving a mark on it.
+"""Read the bytes of a tensor without a lasting effect on it.
 
-`torch.Tensor.numpy` forbids the tensor's storage to be resized for as long as it lives, also where
-the array is gone at once: a module that calls ``resize_`` on a buffer of its own fails from then
-on, and so does ``fully_shard``, which frees by it what it has gathered. DLPack does not.
+`torch.Tensor.numpy` prevents the tensor's storage from being resized for as long as it lives, even
+if the array is released at once: a module that calls ``resize_`` on a buffer of its own fails from
+then on, and so does ``fully_shard``, which frees in this way what it has gathered. DLPack does not.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from torch.nn.parameter import is_lazy
 
 
 def host_bytes(tensor: torch.Tensor) -> npt.NDArray[np.uint8]:
-    """Bytes of ``tensor``, [elements * bytes of one], in the order of its dimensions.
+    """Return the bytes of ``tensor``, [elements * bytes of one], in the order of its dimensions.
 
-    They are its own where it is contiguous and in the host's memory, to be read and not kept, and a
-    copy of them where it is not. Of a quantized tensor it is the integers alone.
+    If the tensor is contiguous and in host memory, the result shares its memory and must only be
+    read and not kept; otherwise it is a copy. For a quantized tensor it holds the integers only.
 
     Raises:
-        RuntimeError: it is sparse or nested, has no values, or is of a class that keeps them in
+        RuntimeError: it is sparse or nested, has no values, or is of a class that stores them in
             another way.
     """
     kind, plain_kind = cast("tuple[Any, Any]", (type(tensor), torch.Tensor))

@@ -1,13 +1,13 @@
-"""The global generators of Python and of NumPy, remembered before every step.
+"""The global generators of Python and of NumPy, saved before every step.
 
-A forward may draw from them (mixup, a random depth), and a step that is undone gives back what it
+A forward may draw from them (mixup, a random depth), and a step that is undone restores what it
 drew. ``random.getstate()`` and ``numpy.random.get_state()`` build hundreds of objects, some 20 us
-in every step; both are a Mersenne Twister of 2,500 bytes, and those are read where they are. Its
-position and three words of its state tell whether anything was drawn: a draw moves the position, a
-new state or another seed changes all words. Only then is all of it copied, which would push other
-things out of the processor's cache in every step of a training that draws nothing. Where they are
-is not promised by either library, so it is compared with what the two functions say, once; where it
-is not so, the functions are called.
+in every step. Both generators are a Mersenne Twister of 2,500 bytes, so they are read directly from
+memory. The position and three words of the state show whether anything was drawn: a draw moves the
+position, and a new state or another seed changes all words. Only then is the whole state copied;
+copying it always would evict other data from the processor's cache in every step of a training that
+draws nothing. Neither library guarantees where the state is stored, so it is compared once with
+what the two functions return; if it differs, the functions are called instead.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from typing import Any
 import numpy as np
 
 _WORDS = 625
-"""Of 32 bits: 624 of state and the position in them."""
+"""Number of 32-bit words: 624 of state and the position in them."""
 _PYTHON = struct.Struct(f"={_WORDS}I")
 _MARK = 16
-"""Bytes that tell whether anything was drawn."""
+"""Number of bytes that show whether anything was drawn."""
 _GAUSS = struct.Struct("=ixxxxd")
-"""Whether a second normal number waits, and which, as NumPy keeps them."""
+"""Whether a second normal number is pending, and which, as NumPy stores them."""
 
 
 class HostRandom:
-    """What both generators were before a step."""
+    """States of both generators before a step."""
 
     def __init__(self) -> None:
         self.find()
 
     def find(self) -> None:
-        """Find the generators anew, as `numpy.random.set_bit_generator` may have changed one."""
+        """Locate the generators again, as `numpy.random.set_bit_generator` may have changed one."""
         self._python = _Python.found() or _Functions(random.getstate, random.setstate)
         self._numpy = _Numpy.found() or _Functions(
             partial(np.random.get_state, legacy=False), np.random.set_state
@@ -46,22 +46,22 @@ class HostRandom:
         self._saved: tuple[Any, Any] | None = None
 
     def save(self) -> None:
-        """Remember both as they are now."""
+        """Save the current states of both."""
         self._saved = self._read_python(), self._read_numpy()
 
     def read(self) -> tuple[Any, Any]:
-        """What both are now: another value after any draw."""
+        """Return the current states of both; the value differs after any draw."""
         return self._read_python(), self._read_numpy()
 
     def moved(self) -> bool:
-        """Whether anything was drawn since `save`."""
+        """Return whether anything was drawn since `save`."""
         if self._saved is None:
             return False
         pairs = zip((self._python, self._numpy), self._saved, strict=True)
         return not all(generator.is_at(saved) for generator, saved in pairs)
 
     def restore(self) -> None:
-        """Bring back what `save` remembered, where anything was drawn since."""
+        """Restore what `save` saved, if anything was drawn since."""
         if self._saved is None:
             return
         for generator, saved in zip((self._python, self._numpy), self._saved, strict=True):
@@ -70,7 +70,7 @@ class HostRandom:
 
 
 class _Functions:
-    """A generator through its own functions."""
+    """A generator accessed through its library's functions."""
 
     def __init__(self, read: Any, write: Any) -> None:
         self.read, self.write = read, write
@@ -80,7 +80,7 @@ class _Functions:
 
 
 class _Python:
-    """Python's: its position comes first."""
+    """Python's generator, whose position comes first."""
 
     def __init__(self) -> None:
         self._generator: Any = random.random.__self__  # pyright: ignore[reportFunctionMemberAccess] - a bound method
@@ -91,7 +91,7 @@ class _Python:
 
     @classmethod
     def found(cls) -> _Python | None:
-        """None where it is not where it is looked for."""
+        """Return the generator, or None if it is not at the expected address."""
         try:
             size: int = type(random.random.__self__).__basicsize__  # pyright: ignore[reportFunctionMemberAccess, reportUnknownMemberType, reportUnknownArgumentType, reportUnknownVariableType] - a bound method
             if size < object.__basicsize__ + 4 * _WORDS:
@@ -119,11 +119,11 @@ class _Python:
 
 
 class _Numpy:
-    """NumPy's: its position comes last, and a normal number that waits is kept elsewhere."""
+    """NumPy's generator, whose position comes last; a pending normal number is stored elsewhere."""
 
     def __init__(self, offset: int) -> None:
         self._generator: Any = np.random.rand.__self__
-        self._bits: Any = self._generator._bit_generator  # held: its memory is read
+        self._bits: Any = self._generator._bit_generator  # kept alive: its memory is read
         at: int = self._bits.ctypes.state_address
         self._memory: Any = _memory(at)
         self._mark: Any = _memory(at + 4 * _WORDS - _MARK, _MARK)
@@ -132,7 +132,7 @@ class _Numpy:
 
     @classmethod
     def found(cls) -> _Numpy | None:
-        """None where it is not where it is looked for, or is another kind of generator."""
+        """Return the generator; None if it is of another kind or not at the expected address."""
         try:
             kind: Any = np.random.get_state(legacy=False)
             if kind["bit_generator"] != "MT19937":
@@ -162,7 +162,10 @@ class _Numpy:
 
 
 def _gauss_offset() -> int | None:
-    """Where in a `numpy.random.RandomState` the normal number is that waits; tried on two."""
+    """Return the offset of the pending normal number in a `numpy.random.RandomState`.
+
+    It has to be the same in two of them.
+    """
     places: list[int] = []
     for seed in (0, 1):
         one = np.random.RandomState(seed)

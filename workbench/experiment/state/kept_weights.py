@@ -1,8 +1,9 @@
-"""Weights that come back to the last bit from a visit to eval mode.
+"""Restore weights exactly, to the last bit, after a temporary switch to eval mode.
 
 ``eval()`` and ``train()`` of a schedule-free optimizer write every parameter, and those of a module
-may (LoRA merges its weights): ``(a + b) - b`` is not ``a`` in floating point. A plain loop that
-validates has that difference, and so has an experiment; who only looks must leave none.
+may write some (LoRA merges its weights): ``(a + b) - b`` is not ``a`` in floating point. A plain
+loop that validates has that difference, and so has an experiment; code that only inspects must not
+cause it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def kept_weights(training: Training) -> Generator[None]:
-    """What eval and train mode may write inside has its values afterwards; copied to the CPU."""
+    """Restore on exit the values that eval and train mode may write; they are copied to the CPU."""
     kept = [(p, p.detach().to("cpu", copy=True)) for p in _written(training) if not is_lazy(p)]
     try:
         yield

@@ -1,14 +1,14 @@
 """Lists, dictionaries, sets and queues that modules keep, as they were before a step.
 
-A forward appends to a list, counts in a dictionary, or puts another in its place. A step that goes
-wrong takes that back, as it does with what is kept in plain attributes and buffers
+A forward appends to a list, counts in a dictionary, or replaces it by another. A step that fails
+undoes that, as it does with what is kept in plain attributes and buffers
 (`workbench.experiment.state.module_state`).
 
-*What it costs*: a shallow copy of each small container (up to `MOST_COPIED` elements) in every
-step. A larger list, queue or dictionary is a record more often than a state: its length is
-remembered, and what was added is taken off its end. Containers that hold activations or large
-tensors are not copied, for that would keep their graph or their memory through the next step; they
-stay as the forward left them. So do those of torch's own layers, which never change.
+*Cost*: a shallow copy of each small container (up to `MOST_COPIED` elements) in every step. A
+larger list, queue or dictionary is more often a record than a state: its length is saved, and what
+was added is removed from its end. Containers that hold activations or large tensors are not copied,
+since that would keep their graph or their memory through the next step; they stay as the forward
+left them. So do those of torch's own layers, which never change.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from torch import nn
 from workbench.modes.core.containers import CONTAINERS, contents_of, refill, size_of, values_of
 
 MOST_COPIED = 64
-"""Elements of a container that is copied before every step."""
+"""Maximum number of elements of a container that is copied before every step."""
 _MOST_IN_QUEUE = 1_000
-"""The same of a queue that lets go of its first element for a new one."""
+"""The same for a queue that drops its first element for a new one."""
 _MOST_INSIDE = 1_000
-"""Containers that are looked at in one attribute."""
+"""Maximum number of containers that are inspected in one attribute."""
 _MOST_BYTES = 4 * 2**20
-"""Of a tensor in a container that is copied."""
+"""Maximum size of a tensor in a container that is copied."""
 
 
 class ModuleContainers:
     """The containers in attributes of some modules.
 
     Args:
-        modules: those that are looked at.
+        modules: modules to inspect.
         not_theirs: names of attributes that are torch's.
     """
 
@@ -52,17 +52,17 @@ class ModuleContainers:
         ]
 
     def remember(self) -> None:
-        """Before a step."""
+        """Save the containers before a step."""
         for kept in self._kept:
             kept.remember()
 
     def restore(self) -> None:
-        """Give containers, and the attributes that had them, what they held."""
+        """Restore the contents of containers, and the attributes that held them."""
         for kept in self._kept:
             kept.restore()
 
     def release(self) -> None:
-        """Nothing is kept of what was before the step."""
+        """Discard what was saved before the step."""
         for kept in self._kept:
             kept.release()
 
@@ -101,12 +101,12 @@ class _Kept:
 
     def release(self) -> None:
         self._before = []
-        if self._value is not self._own.get(self._name):  # another took its place: let go of it
+        if self._value is not self._own.get(self._name):  # another took its place: release it
             self._look(self._own.get(self._name))
 
 
 class _Before:
-    """What a container held."""
+    """Contents of a container."""
 
     __slots__ = ("_contents", "_last", "_one", "_size", "is_known")
 
@@ -114,7 +114,7 @@ class _Before:
         self._one, self._size = one, len(one)
         self._contents = self._last = None
         self.is_known = True
-        """Whether it can be put back."""
+        """Whether it can be restored."""
         if self._size > (_MOST_IN_QUEUE if _is_bounded(one) else MOST_COPIED):
             self._last = one[-1] if isinstance(one, (list, deque)) else None
             if isinstance(self._last, torch.Tensor):
@@ -145,12 +145,12 @@ class _Before:
 
 
 def containers_in(values: Iterable[Any], most: int, largest: float = math.inf) -> Iterator[Any]:
-    """The containers among these, and those inside of them, each once and before what it holds.
+    """Yield the containers in ``values`` and those inside them, each once, before what it holds.
 
     Args:
-        values: anything.
-        most: that come.
-        largest: elements of a container into which is looked.
+        values: any values.
+        most: maximum number of containers.
+        largest: maximum number of elements of a container that is searched.
     """
     seen: set[int] = set()
     waiting = deque(value for value in values if isinstance(value, CONTAINERS))
@@ -166,12 +166,15 @@ def containers_in(values: Iterable[Any], most: int, largest: float = math.inf) -
 
 
 def _is_bounded(one: Any) -> bool:
-    """Whether adding to its end takes off its beginning."""
+    """Return whether adding to its end removes from its beginning."""
     return isinstance(one, deque) and cast("deque[Any]", one).maxlen is not None
 
 
 def _is_passing(value: Any) -> bool:
-    """An activation, or a large tensor: a picture of the forward more often than a state."""
+    """Return whether ``value`` is an activation, or a large tensor.
+
+    Both are more often an output of the forward than a state.
+    """
     if isinstance(value, (tuple, frozenset)):
         return any(map(_is_passing, cast("Iterable[Any]", value)))
     if not isinstance(value, torch.Tensor):

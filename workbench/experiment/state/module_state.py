@@ -1,25 +1,26 @@
-"""What a forward changes in the modules of a model: remembered before a step, put back after one.
+"""State that a forward changes in a model's modules: saved before a step, restored after one.
 
-A forward may write a buffer in place (batch norm's running statistics), put another tensor in its
-place (``self.m = self.m + 1``), or keep tensors and numbers in plain attributes (a queue, a
-counter). All of that is put back: what was assigned anew, by what was there before; a tensor that
-was written in place, by a copy of its values.
+A forward may write a buffer in place (batch norm's running statistics), replace it by another
+tensor (``self.m = self.m + 1``), or keep tensors and numbers in plain attributes (a queue, a
+counter). All of that is restored: a reassigned attribute by its former value, and a tensor that was
+written in place by a copy of its values.
 
-*What it costs.* A shallow copy of every module's attributes, some 0.2 us a module, and one fused
-copy of the values of small tensors. A large tensor (above `MAX_BYTES`) is a table more often than a
-state: its values are copied before a step that is undone in any case, and before every step once
-one has written it (torch counts the writes of a tensor; those through ``.data`` are seen by their
-values at the next such step), on its own device and as far as `held_bytes` goes. A large tensor in
-a plain attribute is a picture of the forward more often than a state (attention weights, features):
-it is not kept alive for the next step.
+*Cost.* A shallow copy of every module's attributes, some 0.2 us per module, and one fused copy of
+the values of small tensors. A large tensor (above `MAX_BYTES`) is more often a table than a state:
+its values are copied before a step that is undone in any case, and before every step once a step
+has written it (torch counts the writes of a tensor; those through ``.data`` are detected by
+comparing values at the next such step), on its own device and up to the limit of `held_bytes`. A
+large tensor in a plain attribute is more often an output of the forward (attention weights,
+features) than a state: it is not kept alive for the next step.
 
-*Activations* (tensors with a graph) are not kept, for that would hold their graph through the next
-step: a small one that was replaced comes back without its graph, which no step could use again.
+*Activations* (tensors with a graph) are not kept, since that would hold their graph through the
+next step: a small one that was replaced is restored without its graph, which no step could use
+again.
 
-What cannot be put back is named by `ModuleState.restore`: a large tensor that was written for the
-first time by the very step that is undone, or is too large to be copied in every step, and a large
-one in a plain attribute that another has replaced. Lists, dictionaries, sets and queues are put
-back as `module_containers` says. Other objects, and large activations, stay as the forward left
+`ModuleState.restore` names what cannot be restored: a large tensor that was written for the first
+time by the step that is undone, or that is too large to be copied in every step, and a large tensor
+in a plain attribute that another has replaced. Lists, dictionaries, sets and queues are restored as
+described in `module_containers`. Other objects, and large activations, stay as the forward left
 them.
 """
 
@@ -41,13 +42,13 @@ from workbench.torch_private.modules import COMPILED_CALL
 from workbench.torch_private.tensors import version_of
 
 MAX_BYTES = 4 * 2**20
-"""Of a tensor whose values are copied before every step."""
+"""Maximum size of a tensor whose values are copied before every step."""
 
 _HELD_BYTES = {"cpu": 8 * 2**20}
 _HELD_ELSEWHERE = 256 * 2**20
 _FIRST_LOOKS = 3
 _LOOK_EVERY = 64
-"""Steps after which modules are searched for tensors again, once the first have been."""
+"""Number of steps after which modules are searched for tensors again, after the first searches."""
 _NOT_ITS_OWN = frozenset(
     {
         "training",
@@ -59,7 +60,8 @@ _NOT_ITS_OWN = frozenset(
         "forward",
     }
 )
-"""Attributes of a module that are no state of a forward: flags, torch's tables, what modes set."""
+"""Attributes of a module that are not state of a forward: flags, torch's tables, and what modes
+set."""
 _TABLES = frozenset(vars(nn.Module()))
 """Attributes that every module has: torch's own tables, of hooks and the like."""
 NOT_ITS_OWN = _NOT_ITS_OWN | _TABLES
@@ -69,14 +71,15 @@ _PLAIN = (
     *(torch.Tensor, np.generic, int, float, complex, str, bytes, tuple, frozenset),
     type(None),
 )
-"""Values that do not change by themselves: an attribute that holds one changes by assignment."""
+"""Types whose values do not change by themselves: an attribute that holds one changes by
+assignment."""
 
 
 class _Place(NamedTuple):
-    """Where a tensor is."""
+    """Location of a tensor."""
 
     at: int
-    """Which module."""
+    """Index of the module."""
     is_buffer: bool
     name: str
 
@@ -85,8 +88,8 @@ class _Large:
     """A tensor above `MAX_BYTES`.
 
     Args:
-        name: of the attribute, with the way to its module.
-        tensor: what it holds.
+        name: name of the attribute, with the path to its module.
+        tensor: value of the attribute.
         is_buffer: whether it is kept alive while a step is computed.
     """
 
@@ -100,15 +103,15 @@ class _Large:
         self.is_written = False
         """Whether any step has written it."""
         self.is_held = False
-        """Whether it is copied before every step for that."""
+        """Whether it is copied before every step because a step has written it."""
 
     @property
     def tensor(self) -> torch.Tensor | None:
-        """None where it is gone: another took its place in a plain attribute."""
+        """The tensor; None if it is gone, replaced by another one in a plain attribute."""
         return self._tensor if isinstance(self._tensor, torch.Tensor) else self._tensor()
 
     def look(self) -> int:
-        """See whether the step before has written it; gives the bytes to copy for that."""
+        """Check whether the last step has written it; return how many bytes to copy for that."""
         tensor = self.tensor
         if tensor is None:
             return 0
@@ -122,22 +125,22 @@ class _Large:
         return tensor.nbytes if self.is_written else 0
 
     def remember(self, *, exactly: bool) -> None:
-        """Copy the values where they are held, or where the step is undone ``exactly``."""
+        """Copy the values if they are held, or if the step is undone ``exactly``."""
         tensor = self.tensor
         if tensor is None or not (exactly or self.is_held):
             self.values = None
             return
-        # what is copied for one step alone must not run the device full
+        # what is copied for one step alone must not exhaust the device's memory
         place = tensor.device if self.is_held else torch.device("cpu")
         values = self.values
         if values is None or values.shape != tensor.shape or values.device != place:
-            with torch.inference_mode(mode=False):  # a cell may be in that mode: steps write it
+            with torch.inference_mode(mode=False):  # a cell may have set that mode: steps write it
                 self.values = tensor.detach().to(place, copy=True)
         else:
             values.copy_(tensor.detach())
 
     def restore(self) -> bool:
-        """Put the values back; False where it was written, or is gone, and nobody has them."""
+        """Restore the values; return False if it was written, or is gone, and there is no copy."""
         tensor = self.tensor
         if tensor is None:
             return False
@@ -160,13 +163,13 @@ class _Gone:
         self._tensor = weakref.ref(tensor)
 
     def in_place_of(self, now: Any) -> Any:
-        """What belongs where ``now`` is found."""
+        """Return the value that belongs in the place of ``now``."""
         tensor = self._tensor()
         return now if tensor is None else tensor
 
 
 class _Slot:
-    """Where a tensor or None was found."""
+    """A place where a tensor or None was found."""
 
     __slots__ = ("name", "place", "table", "value")
 
@@ -175,7 +178,7 @@ class _Slot:
 
 
 class _Activation:
-    """A tensor with a graph, of which the values are kept at most."""
+    """A tensor with a graph, of which at most the values are kept."""
 
     __slots__ = ("_tensor", "_values")
 
@@ -185,7 +188,7 @@ class _Activation:
         self._values = tensor.detach() if is_small else None
 
     def in_place_of(self, now: Any) -> Any:
-        """What belongs where ``now`` is found."""
+        """Return the value that belongs in the place of ``now``."""
         is_there = now is not None and now is self._tensor()
         return now if is_there or self._values is None else self._values
 
@@ -194,7 +197,8 @@ class ModuleState:
     """The state that the modules of a model (and of a loss) keep besides their parameters.
 
     Args:
-        models: whose modules; those that they have when this is made, or at `look_again`.
+        models: models whose modules are covered: those that they have at construction, or at
+            `look_again`.
     """
 
     def __init__(self, *models: nn.Module) -> None:
@@ -203,17 +207,17 @@ class ModuleState:
         self._own_before: list[dict[str, Any]] = []
         self._buffers_before: list[dict[str, Any]] = []
         self._contents: list[tuple[Any, list[Any]]] = []
-        """All containers with what they had, where the step is undone in any case."""
+        """All containers with their contents, if the step is undone in any case."""
         self._containers = ModuleContainers((), _TABLES)
         self._activations: list[_Place] = []
-        """Tensors with a graph, which a copy of a reference would keep."""
+        """Tensors with a graph, which a copied reference would keep alive."""
         self._passing: list[_Place] = []
-        """Large tensors in plain attributes, which are not kept either."""
+        """Large tensors in plain attributes, which are not kept alive either."""
         self._slots: list[_Slot] = []
-        """Where each tensor was found, to see that another has taken its place."""
+        """Where each tensor was found, to detect that another has replaced it."""
         self._found: list[torch.Tensor] = []
         self._small: list[torch.Tensor] = []
-        """Those of `_found`, without a graph."""
+        """The tensors in `_found`, without a graph."""
         self._copies: list[torch.Tensor] = []
         self._is_shared = False
         """Whether one small tensor is in two places."""
@@ -222,7 +226,7 @@ class ModuleState:
         """Number of attributes of every module."""
         self._looks = self._until_look = 0
         self._is_held = False
-        """Whether anything is remembered."""
+        """Whether anything is saved."""
 
     def _find_modules(self) -> None:
         self._names = [
@@ -237,14 +241,14 @@ class ModuleState:
         self._is_stale = False
 
     def look_again(self) -> None:
-        """Modules may be others from the next step on."""
+        """Search for modules again before the next step, since they may have changed."""
         self._is_stale, self._until_look = True, 0
 
     def remember(self, *, exactly: bool = True) -> None:
-        """Before a step.
+        """Save the state before a step.
 
         Args:
-            exactly: copy the values of large tensors too: the step is undone whatever happens.
+            exactly: copy the values of large tensors too, because the step is undone in any case.
         """
         if self._is_stale:
             self._find_modules()
@@ -277,17 +281,17 @@ class ModuleState:
         self._is_held = True
 
     def release(self) -> None:
-        """The step went through: nothing is kept of what was before it."""
+        """Discard the saved state, after a step that succeeded."""
         self._is_held = False
         self._own_before, self._buffers_before, self._contents = [], [], []
         self._containers.release()
 
     @torch.no_grad()
     def restore(self) -> tuple[str, ...]:
-        """Put back what `remember` saw; nothing where it was not called, or after `release`.
+        """Restore what `remember` saved; do nothing if it was not called, or after `release`.
 
         Returns:
-            Names of the tensors that were written and whose former values nobody has.
+            Names of the tensors that were written and whose former values are not available.
         """
         if not self._is_held:
             return ()
@@ -313,7 +317,7 @@ class ModuleState:
             copy_all(self._copies, self._small)
 
     def _let_go(self) -> None:
-        """Hold neither activations nor large tensors of plain attributes."""
+        """Release activations and large tensors of plain attributes."""
         for at, is_buffer, name in self._activations:
             table = (self._buffers_before if is_buffer else self._own_before)[at]
             value = table.get(name)
@@ -340,7 +344,7 @@ class ModuleState:
             one.remember(exactly=exactly)
 
     def _follow(self, moved: list[_Slot]) -> None:
-        """Look at those alone of which another took the place."""
+        """Update only those slots whose tensor was replaced by another."""
         index = {id(one): at for at, one in enumerate(self._found)}
         for slot in moved:
             now = slot.table.get(slot.name)
@@ -390,7 +394,7 @@ class ModuleState:
         self._copy_into(list(small.values()))
 
     def _everything(self) -> Iterator[tuple[_Place, dict[str, Any], torch.Tensor | None]]:
-        """Every tensor, and where one may be yet."""
+        """Yield every tensor with its place, and every place that may hold one later."""
         for at in range(len(self._names)):
             for is_buffer, table in ((False, self._own[at]), (True, self._buffers[at])):
                 for name, value in tuple(table.items()):
@@ -406,23 +410,29 @@ class ModuleState:
         self._large[place] = one
 
     def _copy_into(self, found: list[torch.Tensor]) -> None:
-        """Make room for the values of small tensors."""
+        """Allocate the copies of small tensors."""
         resized = any(a.shape != b.shape for a, b in zip(self._small, self._copies, strict=True))
         if not resized and [*map(id, found)] == [*map(id, self._found)]:
             return
         self._found = found
-        with torch.inference_mode(mode=False):  # a cell may be in that mode, and steps write them
+        with torch.inference_mode(mode=False):  # a cell may have set that mode: steps write them
             self._small = [one.detach() if one.requires_grad else one for one in found]
             self._copies = [torch.empty_like(one) for one in self._small]
 
 
 def held_bytes(device: torch.device) -> int:
-    """Of large state that every step writes: copied before each, in about a millisecond."""
+    """Return the maximum size of large state that every step writes, in bytes.
+
+    It is copied before each step, in about a millisecond.
+    """
     return _HELD_BYTES.get(device.type, _HELD_ELSEWHERE)
 
 
 def _can_be_written(tensor: torch.Tensor) -> bool:
-    """Not where it was expanded: torch refuses to write one number that stands for many."""
+    """Return whether ``tensor`` can be written in place.
+
+    An expanded tensor cannot: torch refuses to write one number that stands for many.
+    """
     if tensor.layout != torch.strided or tensor.is_inference() or tensor.is_nested:
         return False
     sizes = zip(tensor.shape, tensor.stride(), strict=True)
@@ -450,7 +460,7 @@ def _write(tensor: torch.Tensor, values: torch.Tensor) -> None:
 
 
 def _put_back(now: dict[str, Any], before: dict[str, Any]) -> None:
-    """Give attributes that were assigned anew what they held, where that is a plain value."""
+    """Restore attributes that were reassigned, where their former value is a plain one."""
     for name, value in before.items():
         if isinstance(value, (_Activation, _Gone)):
             now[name] = value.in_place_of(now.get(name))

@@ -1,12 +1,13 @@
-"""What happens to the modules of a model that no comparison of before and after can tell.
+"""Events on the modules of a model that a comparison of before and after cannot detect.
 
 *Who changed a module's mode.* A forward may call ``self.teacher.eval()``, and a cell may call
-``net.eval()`` while that forward runs; the flags look the same afterwards. The first is the model's
-own business and the second spoils a step. `torch.nn.Module.train` is therefore replaced, once, when
-the first run of a process begins, by a function that calls it and notes on which thread that was.
+``net.eval()`` while that forward runs; the flags look the same afterwards. The first is part of the
+model and the second spoils a step. `torch.nn.Module.train` is therefore replaced, once, when the
+first run of a process begins, by a function that calls it and records on which thread it was
+called.
 
 *Whether a module was given a parameter or another module*, which a forward may do (a head that is
-made when the number of features is known). Torch has hooks for that, which cost a step nothing.
+created when the number of features is known). Torch has hooks for that, which cost a step nothing.
 """
 
 from __future__ import annotations
@@ -23,18 +24,19 @@ from torch.nn.modules import module as torch_module
 
 
 class ModuleWatch:
-    """What happened to the modules of one model."""
+    """Events on the modules of one model."""
 
     def __init__(self) -> None:
         self.set_by_another = False
-        """Whether a thread that does not train has called ``train`` or ``eval`` on one of them."""
+        """Whether a thread that does not train has called ``train`` or ``eval`` on one of the
+        modules."""
         self.has_grown = False
-        """Whether one was given a parameter or a module."""
+        """Whether one of the modules was given a parameter or a module."""
         self.modules: frozenset[int] = frozenset()
         self.thread = 0
 
     def begin(self, modules: Iterable[nn.Module]) -> None:
-        """Watch these modules, which this thread trains from now on."""
+        """Watch ``modules``, which the calling thread trains from now on."""
         self.modules = frozenset(map(id, modules))
         self.thread = threading.get_ident()
         self.set_by_another = self.has_grown = False

@@ -1,6 +1,6 @@
-"""What has changed in an object since it was looked at, and how another one is given the same.
+"""Changes in an object since it was inspected, and how they are applied to another object.
 
-The two are copies of one another: there is one here and one on a rank.
+The two are copies of one another: one is in this process and one on a rank.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from workbench.experiment.state.random_generators import is_generator, set_state
 
 
 class Change(NamedTuple):
-    """How an object differs from what it was."""
+    """Difference between an object and what it was."""
 
     own: dict[Any, Any]
-    """Attributes with another value, or new ones; of a tensor of a module ("_buffers", name), of a
-    function ("variable", name) or ("global", name)."""
+    """Attributes that are new or have another value; of a tensor of a module ("_buffers", name), of
+    a function ("variable", name) or ("global", name)."""
     gone: list[Any]
-    """Attributes that are no more."""
+    """Attributes that no longer exist."""
     inside: list[Any] | None
-    """All that is in a container, where that has changed; pairs of a mapping."""
+    """All elements of a container, if they have changed; pairs of a mapping."""
     whole: Any
-    """Values of a tensor or an array, state of a generator."""
+    """Values of a tensor or an array, or state of a generator."""
 
 
 def generator_state(value: Any) -> Any:
-    """That of a generator of random numbers; None of anything else."""
+    """Return the state of a random number generator; None for anything else."""
     return state_of(value) if is_generator(value) else None
 
 
 def fill(value: Any, change: Change, device: torch.device | None = None) -> None:
-    """Have an object hold what its copy holds.
+    """Give an object the contents of its copy.
 
     Args:
         value: the object.
-        change: of the copy.
-        device: for tensors that are new and were on a rank's device; None leaves them there.
+        change: the change of the copy.
+        device: device for tensors that are new and were on a rank's device; None leaves them there.
     """
     if isinstance(value, torch.Tensor):
         _fill_tensor(value, change.whole)
@@ -81,7 +81,7 @@ def _bind(function: types.FunctionType, change: Change) -> None:
 def _refill(value: Any, change: Change, device: torch.device | None) -> None:
     if change.inside is not None:
         value.clear()
-        if isinstance(value, dict):  # a Counter's `update` would count
+        if isinstance(value, dict):  # `update` of a Counter would add counts
             for key, one in change.inside:
                 value[key] = _placed(one, device)
         else:
@@ -93,7 +93,7 @@ def _refill(value: Any, change: Change, device: torch.device | None) -> None:
         if isinstance(name, tuple):
             vars(value)[name[0]][name[1]] = one
         elif isinstance(own, dict) and not _is_slot(value, name):
-            own[name] = one  # past a `__setattr__` of its own, as pickle does
+            own[name] = one  # bypassing a `__setattr__` of its own, as pickle does
         else:
             object.__setattr__(value, name, one)
     for name in change.gone:
@@ -108,7 +108,7 @@ def _is_slot(value: Any, name: str) -> bool:
 
 
 def _placed(value: Any, device: torch.device | None) -> Any:
-    """A new tensor on the device on which this training is, if it was on a rank's."""
+    """Move a new tensor to the device of this training if it was on a rank's."""
     if isinstance(value, torch.Tensor) and device is not None and value.device.type != "cpu":
         return value.to(device)
     return value

@@ -1,7 +1,7 @@
-"""What is in an object at a moment, to see later what has changed in it.
+"""Contents of an object at one moment, to detect later what has changed in it.
 
-Elements and attributes are told apart by identity: each object that they hold is looked at by
-itself. Values of tensors and arrays are told apart by a checksum.
+Elements and attributes are compared by identity: each object that they hold is inspected by itself.
+Values of tensors and arrays are compared by a checksum.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MISSING = object()
 
 
 class Contents:
-    """What is in an object at this moment.
+    """Contents of an object at the moment of construction.
 
     Args:
         value: the object.
@@ -34,8 +34,8 @@ class Contents:
         self._inside: list[Any] | None = None
         self._whole: Any = None
         self._mark: int | None = None
-        """Of values that can be compared with those of before: a mask, or the data, may be large
-        and never change."""
+        """Checksum of values that can be compared with those of before: a mask, or the data, may be
+        large and never change."""
         if isinstance(value, (torch.Tensor, np.ndarray)):
             self._whole, self._mark = _Values(value), _checksum(value)
         elif isinstance(value, types.FunctionType):
@@ -48,9 +48,9 @@ class Contents:
                 self._inside = contents_of(value)
 
     def since(self, before: Contents) -> Change | None:
-        """What is not as it was then; None where all is.
+        """Return what differs from ``before``; None if nothing does.
 
-        To undo what was done meanwhile, ask who was before about who is now.
+        To undo what was done meanwhile, call it on the former contents with the present ones.
         """
         was = before._own
         own = {name: one for name, one in self._own.items() if was.get(name, _MISSING) is not one}
@@ -65,14 +65,14 @@ class Contents:
 
 
 def _checksum(values: Any) -> int | None:
-    """Of the bytes of a tensor or an array in the host's memory; None: they cannot be compared."""
+    """Return a checksum of a tensor or an array in host memory; None if it cannot be compared."""
     array: Any = values
     if isinstance(values, torch.Tensor):
         if values.device.type != "cpu" or values.layout is not torch.strided or values.is_quantized:
             return None
         try:
             array = host_bytes(values)
-        except RuntimeError:  # of a class of its own
+        except RuntimeError:  # of a subclass
             return None
     elif array.dtype.hasobject:
         return None
@@ -80,7 +80,7 @@ def _checksum(values: Any) -> int | None:
 
 
 def _are_same(one: list[Any] | None, other: list[Any] | None) -> bool:
-    """Whether they have the very same elements."""
+    """Return whether both have the same elements, by identity."""
     if one is None or other is None or len(one) != len(other):
         return one is other
     return all(
@@ -90,7 +90,7 @@ def _are_same(one: list[Any] | None, other: list[Any] | None) -> bool:
 
 
 class _Values:
-    """The values of a tensor or an array, and not the one that both sides know by its number."""
+    """Values of a tensor or array, pickled instead of the object that both sides know by number."""
 
     def __init__(self, of: Any) -> None:
         self._of = of

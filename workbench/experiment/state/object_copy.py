@@ -1,9 +1,9 @@
-"""What an object and those that it holds are, to be put back into the very same objects.
+"""Contents of an object and of all that it holds, to be restored into the same objects.
 
-An optimizer keeps its moments in ``state``, and whatever it likes elsewhere: a count of its steps,
+An optimizer keeps its moments in ``state``, and may keep anything elsewhere: a count of its steps,
 slow weights, another optimizer that it wraps, with settings that both share. So everything that can
 be reached from it is followed: containers and attributes get their former contents, in place, and
-tensors are listed for who copies their values.
+tensors are listed for the caller, which copies their values.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _CODE = (
     type, types.ModuleType, types.FunctionType, types.MethodType, types.BuiltinFunctionType,
     types.MethodWrapperType, functools.partial,
 )  # fmt: skip
-"""What has no state that a step would change."""
+"""Types without state that a step would change."""
 
 
 class ObjectCopy:
     """The contents of some objects, and of what they hold.
 
     Args:
-        objects: by name.
+        objects: objects by name.
         opaque: objects that stay as they are.
     """
 
@@ -49,7 +49,7 @@ class ObjectCopy:
         self.tensors: dict[int, torch.Tensor] = {}
         """Every tensor that was found; their values are not copied here."""
         self.unknown: list[str] = []
-        """Objects of which nobody knows how to copy them, by the way to them."""
+        """Paths to objects that cannot be copied, since their kind is not known."""
         self._put_back: list[Callable[[], object]] = []
         for path, value in walk(objects, opaque):
             self._take(value, path)
@@ -86,15 +86,15 @@ class ObjectCopy:
 def walk(
     objects: dict[str, Any], opaque: Iterable[Any] = (), *, modules: bool = False
 ) -> Iterator[tuple[str, Any]]:
-    """Everything that can be reached from some objects and may change, once, with the way to it.
+    """Yield everything that can be reached from some objects and may change, once, with its path.
 
     Containers, tensors and objects come before what they hold; values that never change and code
-    do not come.
+    are left out.
 
     Args:
-        objects: by name.
-        opaque: objects that do not come, and are not looked into.
-        modules: whether modules are looked into, as well as bound methods and partial functions.
+        objects: objects by name.
+        opaque: objects that are left out, and not followed.
+        modules: whether modules are followed, as well as bound methods and partial functions.
     """
     seen: dict[int, Any] = {id(one): one for one in opaque}
     waiting = deque(objects.items())
@@ -105,19 +105,19 @@ def walk(
             continue
         if id(value) in seen:
             continue
-        seen[id(value)] = value  # held: another object must not get its id
+        seen[id(value)] = value  # kept alive: another object must not get its id
         if not is_call:
             yield path, value
         waiting.extend(_inside(path, value, modules))
 
 
 def never_changes(value: Any) -> bool:
-    """Whether it is a value that never changes, or code."""
+    """Return whether ``value`` is one that never changes, or code."""
     return isinstance(value, (*_PLAIN, *_CODE))
 
 
 def _inside(path: str, value: Any, modules: bool) -> list[tuple[str, Any]]:
-    """What it holds, and the way to that."""
+    """Return what ``value`` holds, with the path to it."""
     if isinstance(value, types.MethodType):
         return [(path, value.__self__)]
     if isinstance(value, functools.partial):
@@ -143,7 +143,7 @@ def _inside(path: str, value: Any, modules: bool) -> list[tuple[str, Any]]:
 
 
 def attributes(value: Any) -> dict[str, Any]:
-    """What an object holds by name, in slots too; of a module, what is not torch's own."""
+    """Return what an object holds by name, in slots too; of a module, without torch's own."""
     own = every_attribute(value)
     if isinstance(value, nn.Module):
         return {name: one for name, one in own.items() if name not in NOT_ITS_OWN}
@@ -151,7 +151,7 @@ def attributes(value: Any) -> dict[str, Any]:
 
 
 def every_attribute(value: Any) -> dict[str, Any]:
-    """What an object holds by name, in slots too."""
+    """Return what an object holds by name, in slots too."""
     found = getattr(value, "__dict__", None)
     own = dict(cast("dict[str, Any]", found)) if isinstance(found, dict) else {}
     for cls in type(value).__mro__:
@@ -164,7 +164,7 @@ def every_attribute(value: Any) -> dict[str, Any]:
 
 
 def _of_known_kind(value: Any) -> Callable[[], object] | None:
-    """What puts it back, where it keeps its state neither in attributes nor in containers."""
+    """Return what restores ``value`` if its state is neither in attributes nor in containers."""
     if isinstance(value, np.ndarray):
         return functools.partial(np.copyto, cast("Any", value), cast("Any", value).copy())
     if is_generator(value):

@@ -1,13 +1,14 @@
-"""Parameters that a forward writes itself, as it averages one encoder into another (MoCo, BYOL).
+"""Parameters that a forward writes, as when it averages one encoder into another (MoCo, BYOL).
 
-The update writes parameters, and it is the last thing in a step; what has written one before it is
-the forward. Torch counts the writes of a tensor, and a forward that gives a parameter other memory
-(``p.data = ...``) is seen by that. What is written in place through ``.data`` has neither trace: in
-the first steps the values of frozen parameters are compared, as those are what is written so.
+The update writes parameters, and it is the last operation of a step; a parameter that was written
+before it was written by the forward. Torch counts the writes of a tensor, and a forward that gives
+a parameter other memory (``p.data = ...``) is detected by that. A write in place through ``.data``
+leaves neither trace: in the first steps the values of frozen parameters are compared, since those
+are the ones written in this way.
 
-A parameter that was found to be written is copied before each step, as far as `held_bytes` goes.
-The others that a step wrote are named where it is undone. Whether each is trained is put back too:
-a forward may thaw what was frozen.
+A parameter that was found to be written is copied before each step, up to the limit of
+`held_bytes`. The others that a step wrote are named where it is undone. Whether each is trained is
+restored too: a forward may unfreeze a frozen parameter.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from torch.nn.parameter import is_lazy
 from workbench.experiment.state.module_state import held_bytes
 
 _FIRST_BYTES = 256 * 2**20
-"""Of frozen parameters whose values are compared in the first steps."""
+"""Maximum size of frozen parameters whose values are compared in the first steps."""
 _FIRST_STEPS = 2
 _LOOK_EVERY = 64
 
@@ -33,10 +34,10 @@ _IS_TRAINED = operator.attrgetter("requires_grad")
 
 
 class ParameterWrites:
-    """What a forward writes of the parameters of a training.
+    """Writes of a forward to the parameters of a training.
 
     Args:
-        parameters: its own list, which may change.
+        parameters: the training's own list, which may change.
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
@@ -44,9 +45,9 @@ class ParameterWrites:
         self._listed: list[nn.Parameter] = []
         self._frozen: list[nn.Parameter] = []
         self._known: list[nn.Parameter] = []
-        """Those that a forward has written."""
+        """Parameters that a forward has written."""
         self._silent: set[int] = set()
-        """Those of them that left no trace but their values."""
+        """Those in `_known` whose writes left no trace but their values."""
         self._versions: list[int] = []
         self._trained: list[bool] = []
         self._places: list[int] = []
@@ -60,11 +61,14 @@ class ParameterWrites:
         """Whether nothing is frozen, and no forward is known to write anything."""
 
     def look_again(self) -> None:
-        """Parameters may be others, or frozen and thawed, from the next step on."""
+        """Update the list before the next step: parameters may be others, or frozen or unfrozen."""
         self._is_stale, self._is_plain = True, False
 
     def remember(self, *, exactly: bool) -> None:
-        """Before a step; ``exactly`` copies whatever is known to be written, however large."""
+        """Save the state before a step.
+
+        With ``exactly``, whatever is known to be written is copied, however large.
+        """
         if self._is_plain:
             self._versions = versions(self._listed)
             self._trained = [*map(_IS_TRAINED, self._listed)]
@@ -83,7 +87,7 @@ class ParameterWrites:
 
     @contextmanager
     def written_by_others(self) -> Generator[None]:
-        """What is written inside, in a step, is written by no forward."""
+        """Exclude what is written inside, in a step, from the writes of a forward."""
         before = versions(self._listed)
         yield
         now = versions(self._listed)
@@ -93,9 +97,9 @@ class ParameterWrites:
         ]
 
     def before_update(self) -> None:
-        """After the backward of a step that is about to be applied: see what was written.
+        """Check what was written, after the backward of a step that is about to be applied.
 
-        Parameters that are trained are looked at now and then, which costs half a microsecond.
+        Parameters that are trained are checked only now and then, which costs half a microsecond.
         """
         self._looks += 1
         if self._is_plain and self._looks % _LOOK_EVERY:
@@ -113,14 +117,14 @@ class ParameterWrites:
         )
 
     def updated(self) -> tuple[int, int]:
-        """How many parameters were written since `before_update`, of how many with a gradient."""
+        """Count the parameters written since `before_update`, and those with a gradient."""
         before = self._versions if self._at_update is None else self._at_update
         moved = sum(a != b for a, b in zip(versions(self._listed), before, strict=True))
         return moved, sum(p.grad is not None for p in self._listed)
 
     @torch.no_grad()
     def restore(self) -> list[nn.Parameter]:
-        """Put back what was written since `remember`; gives those that nobody has a copy of."""
+        """Restore what was written since `remember`; return the parameters that have no copy."""
         if not self._versions:
             return []
         for parameter, is_trained in zip(self._listed, self._trained, strict=True):
@@ -134,7 +138,7 @@ class ParameterWrites:
         for parameter in written:
             if id(parameter) in copied:
                 parameter.copy_(copied[id(parameter)])
-        # who looks at the step once more leaves them as they are now
+        # a further inspection of the step leaves them as they are now
         self._copy(lost, is_bounded=False)
         self._versions, self._places = versions(self._listed), _places(self._frozen)
         return lost
@@ -143,7 +147,7 @@ class ParameterWrites:
 
     def _list(self) -> None:
         self._listed = list(self._given)
-        # of other kinds (sharded, quantized) the count of writes alone is gone by
+        # for other kinds (sharded, quantized) only the count of writes is used
         plain = (p for p in self._listed if type(p) is nn.Parameter)
         self._frozen = [p for p in plain if not p.requires_grad and not is_lazy(p)]
         held = set(map(id, self._listed))
@@ -174,7 +178,7 @@ class ParameterWrites:
 
     @torch.no_grad()
     def _copy(self, parameters: list[nn.Parameter], *, is_bounded: bool) -> None:
-        """Copy them, as far as a copy may take long or room."""
+        """Copy them, within the limits of time and memory for a copy."""
         sums: dict[torch.device, int] = {}
         for p in parameters:
             sums[p.device] = sums.get(p.device, 0) + p.nbytes
@@ -183,7 +187,7 @@ class ParameterWrites:
 
 
 def versions(parameters: Sequence[nn.Parameter]) -> list[int]:
-    """How often each was written; -1 for one that torch does not count (of inference mode)."""
+    """Return how often each was written; -1 if torch does not count it (of inference mode)."""
     try:
         return [*map(_VERSION, parameters)]
     except RuntimeError:
@@ -193,7 +197,7 @@ def versions(parameters: Sequence[nn.Parameter]) -> list[int]:
 def _places(parameters: Sequence[nn.Parameter]) -> list[int]:
     try:
         return [*map(_PLACE, parameters)]
-    except RuntimeError:  # one of a kind that has no memory of its own
+    except RuntimeError:  # a kind that has no memory of its own
         return [0] * len(parameters)
 
 

@@ -1,14 +1,14 @@
-"""What a person has set for the whole process that changes numbers or speed, for other processes.
+"""Process-wide settings of the user that change numbers or speed, for use in other processes.
 
 A new process has torch's defaults: no deterministic algorithms, float32 as its dtype, all cores.
-What a cell has set otherwise holds for the ranks of a run and for the processes of a comparison
-too, so `ProcessSettings.current` is taken where the run is started, travels with the payload, and
-is set there before anything is unpacked (`ProcessSettings.apply`). Only what differs is set, so a
-process whose settings are torch's own is not touched.
+What a cell has set otherwise applies to the ranks of a run and to the processes of a comparison
+too, so `ProcessSettings.current` is read where the run is started, is sent with the payload, and is
+set in the other process before anything is unpacked (`ProcessSettings.apply`). Only what differs is
+set, so a process whose settings are torch's own is not touched.
 
-What needs nothing here: environment variables and the working directory, which a process has from
-the one that starts it, whenever they were set. What a thread has set (a default device, autocast)
-is in `workbench.experiment.state.thread_state`, and settings of torch.compile, which are a thread's
+Not included are environment variables and the working directory, which a process inherits from the
+one that starts it, whenever they were set. Settings of a thread (a default device, autocast) are in
+`workbench.experiment.state.thread_state`, and settings of torch.compile, which belong to a thread
 too, are found by `workbench.experiment.state.compile_settings`.
 """
 
@@ -35,22 +35,22 @@ from workbench.experiment.state import compile_settings
 from workbench.torch_private.settings import dynamo_module, native
 
 _SUBNORMAL = 1e-310
-"""Smaller than any normal float64: 0 where `torch.set_flush_denormal` is on, of which torch tells
-nobody."""
+"""Smaller than any normal float64: 0 if `torch.set_flush_denormal` is on, which torch does not
+report."""
 _PLUMBING = (
     {"module": r"torch\.(distributed|nn\.parallel|utils\.data)(\..*)?$"},
     {"message": r"find_unused_parameters=True was specified|Detected call of `lr_scheduler\.step"},
     {"message": r"(\[rank\d+\]|\[W).*"},
 )
-"""Warnings that one process would not have seen: a filter that makes errors of them is not for
-these."""
+"""Warnings that a single process would not have raised: a filter that turns warnings into errors
+does not apply to them."""
 
 
 class _Switch(NamedTuple):
-    """One setting: how it is read and how it is made."""
+    """One setting: how it is read and how it is set."""
 
     name: str
-    """As a person would look it up."""
+    """Name under which the user would look it up."""
     read: Callable[[], Any]
     make: Callable[[Any], object]
 
@@ -82,7 +82,7 @@ def _library(name: str) -> _Switch:
 
 
 def _reduced_precision(dtype: str) -> _Switch:
-    """Whether sums in ``dtype`` may be made in it, and in parts."""
+    """Return the setting that allows reductions in ``dtype`` to be computed in it, and in parts."""
     name = f"allow_{dtype}_reduced_precision_reduction"
     matmul: Any = torch.backends.cuda.matmul
 
@@ -96,7 +96,7 @@ def _reduced_precision(dtype: str) -> _Switch:
 
 
 def _switches() -> Iterator[_Switch]:
-    """Every setting that is one value, in the order in which they are made."""
+    """Yield every setting that is one value, in the order in which they are set."""
     cuda: Any = torch.backends.cuda
     yield _Switch(
         "torch.use_deterministic_algorithms",
@@ -237,20 +237,20 @@ def _set_default_backend(value: Any) -> None:
 
 @dataclass(frozen=True)
 class ProcessSettings:
-    """What a process goes by, as plain values that can be pickled."""
+    """Settings of a process, as plain values that can be pickled."""
 
     switches: dict[str, Any] = field(default_factory=dict[str, Any])
-    """By name; those that this torch cannot say are missing."""
+    """Values by name; settings that this version of torch cannot report are missing."""
     compile_settings: tuple[tuple[str, str, Any], ...] = ()
     """(module, name, value) of what was set in ``torch._dynamo.config`` and its siblings."""
     warning_filters: tuple[Any, ...] = ()
     log_levels: dict[str, int] = field(default_factory=dict[str, int])
-    """Of loggers that have one of their own; ``""`` is the root's."""
+    """Levels of loggers that have one of their own; ``""`` is the root's."""
     logging_disabled: int = 0
 
     @classmethod
     def current(cls) -> ProcessSettings:
-        """Those of this process, with the calling thread's settings of torch.compile."""
+        """Return this process's settings, with the calling thread's settings of torch.compile."""
         loggers = logging.root.manager.loggerDict
         levels = {
             name: one.level
@@ -266,7 +266,7 @@ class ProcessSettings:
         )
 
     def apply(self) -> list[str]:
-        """Set in this process what differs; sentences about what could not be set."""
+        """Set in this process what differs; return sentences about what could not be set."""
         problems: list[str] = []
         here = dict(_read())
         for switch in _switches():
@@ -292,7 +292,7 @@ class ProcessSettings:
         cast("list[Any]", warnings.filters)[:] = self.warning_filters
         for these in _PLUMBING:
             warnings.filterwarnings("ignore", **cast("Any", these))
-        # `filterwarnings` has made the versions that modules remember invalid
+        # `filterwarnings` has invalidated the versions that modules remember
 
 
 def _read() -> Iterator[tuple[str, Any]]:
@@ -304,14 +304,14 @@ def _read() -> Iterator[tuple[str, Any]]:
 
 
 def threads_of_a_rank(num_threads: int, world_size: int) -> int:
-    """How many threads an operation on the CPU has in each of ``world_size`` processes.
+    """Return the number of threads of a CPU operation in each of ``world_size`` processes.
 
-    As many as where the run was started, but never more than the process's share of the cores:
-    ranks that take each other's cores wait for each other at every step.
+    It is the number where the run was started, but never more than the process's share of the
+    cores: ranks that use each other's cores wait for each other at every step.
 
     Args:
-        num_threads: `torch.get_num_threads` there.
-        world_size: processes on this machine; one has what was set.
+        num_threads: `torch.get_num_threads` where the run was started.
+        world_size: number of processes on this machine; a single one has what was set.
     """
     if world_size <= 1:
         return max(1, num_threads)
@@ -319,7 +319,7 @@ def threads_of_a_rank(num_threads: int, world_size: int) -> int:
 
 
 def num_cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

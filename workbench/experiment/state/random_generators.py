@@ -1,4 +1,4 @@
-"""Generators of random numbers that somebody made: read, told apart, written, and made anew."""
+"""Random number generators that the user created: read, compared, written and recreated."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ KINDS = (
 
 
 def is_generator(value: Any) -> bool:
-    """Whether it is one whose numbers can be had again."""
+    """Return whether ``value`` is a generator whose numbers can be reproduced."""
     return isinstance(value, KINDS) and not isinstance(value, random.SystemRandom)
 
 
 def is_of_process(value: Any) -> bool:
-    """Whether it is one of the three that everybody draws from who makes none."""
+    """Return whether ``value`` is one of the three global generators of the process."""
     numpys: Any = np.random.rand
     pythons: Any = random.random
     return any(value is one for one in (torch.default_generator, numpys.__self__, pythons.__self__))
 
 
 def state_of(one: Any) -> Any:
-    """The state of a generator, for `set_state`; it can be pickled, and does not change."""
+    """Return the state of a generator, for `set_state`; it can be pickled, and does not change."""
     if isinstance(one, np.random.Generator):
         return cast("Any", one.bit_generator).state
     if isinstance(one, np.random.BitGenerator):
@@ -38,7 +38,7 @@ def state_of(one: Any) -> Any:
 
 
 def set_state(one: Any, state: Any) -> None:
-    """Have a generator go on from what `state_of` gave of it, or of one of the same kind."""
+    """Set a generator to a state that `state_of` returned for it, or for one of the same kind."""
     if isinstance(one, np.random.Generator):
         cast("Any", one.bit_generator).state = state
     elif isinstance(one, np.random.BitGenerator):
@@ -50,12 +50,12 @@ def set_state(one: Any, state: Any) -> None:
 
 
 def comparable(state: Any) -> Any:
-    """What `state_of` gave, without where in memory it lies: pickled alike whenever it is alike."""
+    """Return a state from `state_of` without its memory address: equal states pickle alike."""
     return state.numpy().tobytes() if isinstance(state, torch.Tensor) else state
 
 
 def made_with(one: Any) -> tuple[str, str]:
-    """What `made` needs for another one of the same kind."""
+    """Return the arguments with which `made` creates another generator of the same kind."""
     if isinstance(one, torch.Generator):
         return "torch", str(one.device)
     if isinstance(one, random.Random):
@@ -66,16 +66,16 @@ def made_with(one: Any) -> tuple[str, str]:
 
 
 def made(kind: str, of: str) -> Any:
-    """A generator of the kind that `made_with` told.
+    """Create a generator of the kind that `made_with` reported.
 
     Raises:
-        ValueError: it is of a class of somebody's own.
+        ValueError: it is of a user-defined class.
     """
     library, _, name = kind.partition(" ")
     if library == "torch":
         return torch.Generator(of)
     if library == "python" and not of:
-        return random.Random()  # noqa: S311 - it goes on from another one's state
+        return random.Random()  # noqa: S311 - it continues from another one's state
     bits = getattr(np.random, of, None) if library == "numpy" else None
     if bits is None:
         raise ValueError(f"no generator of class {of} can be made here")
@@ -83,5 +83,5 @@ def made(kind: str, of: str) -> Any:
 
 
 def bits_of(one: Any) -> Any:
-    """What a NumPy generator draws its bits from."""
+    """Return the bit generator of a NumPy generator."""
     return one.bit_generator if isinstance(one, np.random.Generator) else one._bit_generator

@@ -1,13 +1,13 @@
-"""Random states: what a run draws from, kept apart from what cells draw.
+"""Random states of a run, kept separate from what cells draw.
 
-A run seeds torch once, before its first step. From then on its states are put away when it pauses
-and brought back when it goes on, so cells that run in between do not change its sequence. (A cell
-that draws random numbers *while* the run trains shares torch's global generator with it; torch has
-one per process.)
+A run seeds torch once, before its first step. From then on its states are saved when it pauses and
+restored when it continues, so cells that run in between do not change its sequence. (A cell that
+draws random numbers *while* the run trains shares torch's global generator with it; torch has one
+per process.)
 
-One thing is out of reach: the dropout between layers of a cuDNN RNN has a state of its own, which
-torch neither shows nor sets. It follows a run for as long as nothing but the run's own forwards in
-train mode draws from it, and no cell seeds the GPU's generator.
+One state is not accessible: the dropout between layers of a cuDNN RNN has a state of its own, which
+torch neither exposes nor sets. It follows a run as long as only the run's own forwards in train
+mode draw from it, and no cell seeds the GPU's generator.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 _OFFSET = 8
-"""Where a CUDA generator's state, of 16 bytes, has the offset: behind the seed."""
+"""Position of the offset in a CUDA generator's state of 16 bytes: after the seed."""
 
 
 class TorchState:
@@ -32,12 +32,12 @@ class TorchState:
         self._states: tuple[torch.Tensor, Any] | None = None
 
     def save(self) -> None:
-        """Remember the states as they are now."""
+        """Save the current states."""
         other = None if self._device.type == "cpu" else _device_state(self._device)
         self._states = (self._cpu.get_state(), other)
 
     def moved(self) -> bool:
-        """Whether anything was drawn since `save`."""
+        """Return whether anything was drawn since `save`."""
         return self._states is not None and self._moved_since(self._states)
 
     def _moved_since(self, states: tuple[torch.Tensor, Any]) -> bool:
@@ -47,7 +47,7 @@ class TorchState:
         return other is not None and not torch.equal(_device_state(self._device), other)
 
     def restore(self) -> None:
-        """Bring back what `save` remembered, if anything."""
+        """Restore what `save` saved, if anything."""
         if self._states is None:
             return
         self._cpu.set_state(self._states[0])
@@ -56,11 +56,11 @@ class TorchState:
 
 
 class StepState(TorchState):
-    """`TorchState` once a step, nearly free for a training that draws nothing.
+    """`TorchState` saved before each step, nearly free for a training that draws nothing.
 
-    A save costs what two small operations do. So while none of the last `LOOK_EVERY` steps drew
-    anything, the state is looked at every so many steps only. The one loss: a training that draws
-    its first numbers after such a quiet stretch, and fails before the next look, goes on behind
+    A save costs as much as two small operations. So while none of the last `LOOK_EVERY` steps drew
+    anything, the state is checked only once in so many steps. The drawback: a training that draws
+    its first numbers after such a quiet period, and fails before the next check, continues after
     those numbers instead of with them. No number is ever drawn twice.
     """
 
@@ -75,7 +75,7 @@ class StepState(TorchState):
         """Whether the saved state is that of an earlier step."""
 
     def save_step(self, *, exactly: bool = False) -> None:
-        """Before a step; ``exactly`` when it is going to be undone whatever happens."""
+        """Save the state before a step; ``exactly`` if the step is undone in any case."""
         self._until_look -= 1
         self._stale = self._quiet and self._until_look > 0 and not exactly
         if self._stale:
@@ -87,7 +87,7 @@ class StepState(TorchState):
             self._last_look = self._states
 
     def restore(self) -> None:
-        """Bring back the state before the step, or leave it where only an older one is known."""
+        """Restore the state before the step; do nothing if only an older one is known."""
         if not self._stale:
             super().restore()
 
@@ -101,24 +101,24 @@ class RandomState(TorchState):
         self._numpy: Any = None
 
     def save(self) -> None:
-        """Remember all states as they are now."""
+        """Save all current states."""
         super().save()
         self._python = random.getstate()
         self._numpy = np.random.get_state()
 
     def restore(self) -> None:
-        """Bring back what `save` remembered, if anything."""
+        """Restore what `save` saved, if anything."""
         super().restore()
         if self._python is not None:
             random.setstate(self._python)
             np.random.set_state(self._numpy)
 
     def moved(self) -> bool:
-        """Whether anything was drawn since `save`, from any of them."""
+        """Return whether anything was drawn since `save`, from any of them."""
         return self._python is not None and (super().moved() or self.moved_beside_torch())
 
     def moved_beside_torch(self) -> bool:
-        """Whether ``random`` or ``numpy`` was drawn from, or seeded, since `save`."""
+        """Return whether ``random`` or ``numpy`` was drawn from, or seeded, since `save`."""
         if self._python is None:
             return False
         numpy: Any = np.random.get_state()
@@ -127,15 +127,15 @@ class RandomState(TorchState):
         )
 
     def restore_torch(self) -> None:
-        """`restore` for torch alone."""
+        """Call `restore` for torch alone."""
         super().restore()
 
     def state_dict(self) -> dict[str, Any]:
-        """What `save` remembered, to go on with elsewhere."""
+        """Return what `save` saved, to continue from in another process."""
         return {"torch": self._states, "python": self._python, "numpy": self._numpy}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Remember a `state_dict`; `restore` brings it back."""
+        """Load a `state_dict`; `restore` restores it."""
         self._states = state["torch"]
         self._python, self._numpy = state["python"], state["numpy"]
 
@@ -149,11 +149,11 @@ def _device_state(device: torch.device) -> Any:
 
 
 def _set_device_state(device: torch.device, state: Any) -> None:
-    """Bring back ``state``, and no more than that.
+    """Restore ``state``, and no more than that.
 
-    Whoever sets the state of a CUDA generator, to whatever, has cuDNN seed its dropout between
-    layers of an RNN anew, from that generator; where it keeps the seed and moves to another offset,
-    it does not. (``ATen/native/cudnn/RNN.cpp``, ``get_dropout_state``.)
+    Setting the state of a CUDA generator, to any value, makes cuDNN seed its dropout between layers
+    of an RNN again from that generator; moving to another offset while keeping the seed does not.
+    (``ATen/native/cudnn/RNN.cpp``, ``get_dropout_state``.)
     """
     now = _device_state(device)
     if torch.equal(now, state):

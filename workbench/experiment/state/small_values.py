@@ -1,17 +1,17 @@
-"""Small values that objects keep: told apart in any process, copied, and put back.
+"""Small values that objects keep: compared across processes, copied, and restored.
 
-A value is *known* where all of it can be compared: numbers, strings, small tensors and arrays,
-generators of random numbers (but not those of the process, which everybody draws from), and lists,
-tuples, dictionaries, sets and queues of such, also inside each other. What tells it from other
-values (`encoded`) goes by contents alone, not by addresses or hashes, so that processes can compare
-theirs. Objects of other kinds are not known, nor is what holds one, and nor is what is large
-(`MOST_ELEMENTS`, `MOST_BYTES`): of a container the length is known then. Values that are
-looked at together share a `Budget`.
+A value is *known* if all of it can be compared: numbers, strings, small tensors and arrays, random
+number generators (except those of the process, which all code draws from), and lists, tuples,
+dictionaries, sets and queues of such values, nested too. What distinguishes it from other values
+(`encoded`) depends on contents alone, not on addresses or hashes, so that processes can compare
+theirs. Objects of other kinds are not known, nor is what holds one, nor is what is large
+(`MOST_ELEMENTS`, `MOST_BYTES`): of such a container only the length is known. Values that are
+inspected together share a `Budget`.
 
-A copy knows the object that it was made of. In the same process that very object gets its contents
-back, with those inside it, so that whoever else has it sees them too. In another process
-(`Copy.restored`) the object at the same place stands for it where it was never replaced; otherwise
-a new one is made.
+A copy refers to the object from which it was made. In the same process that object gets its
+contents back, with the objects inside it, so that all its other holders see them too. In another
+process (`Copy.restored`) the object at the same place stands for it if it was never replaced;
+otherwise a new one is created.
 """
 
 from __future__ import annotations
@@ -45,17 +45,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MOST_ELEMENTS = 4_096
-"""Of a container whose contents are known."""
+"""Maximum number of elements of a container whose contents are known."""
 MOST_BYTES = 64 * 2**10
-"""Of a tensor, an array or a string."""
+"""Maximum size of a tensor, an array or a string."""
 _MOST_INSIDE = 4 * MOST_ELEMENTS
-"""Elements of a container and of those inside it, altogether."""
+"""Maximum number of elements of a container and of those inside it, in total."""
 _MOST_BYTES_INSIDE = 2**20
-"""Of tensors, arrays and strings in it."""
+"""Maximum size of the tensors, arrays and strings in it, in total."""
 _MOST_ARRAYS = 2_048
-"""Tensors and arrays of all values that are looked at together; each is asked by itself."""
+"""Maximum number of tensors and arrays in all values that are inspected together; each is queried
+by itself."""
 _GENERATOR_BYTES = 2_500
-"""About what the state of one takes."""
+"""Approximate size of the state of one generator."""
 _MOST_LEVELS = 16
 _MOST_AT_ONCE = 64
 _EXACT = frozenset({bool, int, float, complex, str, bytes, type(None)})
@@ -64,48 +65,48 @@ _SPELLED = (
     *(range, torch.dtype, torch.device, PurePath),
     *(dt.date, dt.time, dt.timedelta),
 )
-"""What never changes and prints itself as what it is."""
+"""Types of values that never change and whose ``repr`` identifies them."""
 _SIZED = (*CONTAINERS, tuple, frozenset)
 _CHANGING = (*CONTAINERS, torch.Tensor, np.ndarray, *random_generators.KINDS)
 _EMPTY: dict[type, tuple[Any, ...]] = {
     list: (), dict: (), set: (), OrderedDict: (), Counter: ()
 }  # fmt: skip
-"""Kinds of containers that can be made anew, and of what."""
+"""Types of containers that can be created, and the arguments for an empty one."""
 
 
 class CannotRestoreError(Exception):
-    """There is no object to put contents into, and none of its kind can be made."""
+    """No object can take the contents, and none of its kind can be created."""
 
 
 class _UnknownError(Exception):
-    """Something in a value cannot be compared, or there is too much of it."""
+    """Something in a value cannot be compared, or the value is too large."""
 
 
 class Encoded(NamedTuple):
-    """What tells a value from others."""
+    """Encoding that distinguishes a value from others."""
 
     content: bytes
-    """The same in any process; empty where there is nothing to tell, as of None."""
+    """The same in any process; empty if there is nothing to distinguish, as for None."""
     is_known: bool
-    """Whether it goes by all of the contents."""
+    """Whether it covers all of the contents."""
     cost: _Cost
-    """What it took to look at all of them."""
+    """Cost of inspecting all of them."""
     is_fixed: bool = False
     """Whether nothing inside a container can change: with the same elements it is the same."""
 
 
 class _Cost(NamedTuple):
-    """What it takes to look at a value."""
+    """Cost of inspecting a value."""
 
     elements: int = 0
     bytes: int = 0
     arrays: int = 0
 
     def minus(self, other: _Cost) -> _Cost:
-        """What is left.
+        """Return what is left after subtracting ``other``.
 
         Raises:
-            _UnknownError: less than nothing.
+            _UnknownError: less than nothing is left.
         """
         left = _Cost(*(one - its for one, its in zip(self, other, strict=True)))
         if min(left) < 0:
@@ -118,16 +119,16 @@ _MOST_TOGETHER = _Cost(2 * _MOST_INSIDE, 4 * _MOST_BYTES_INSIDE, _MOST_ARRAYS)
 
 
 class Budget:
-    """What may still be looked at, of values that are looked at together.
+    """Remaining cost that may be spent on values that are inspected together.
 
-    It is spent in the same way in every process that looks at the same values in the same order.
+    It is spent in the same way in every process that inspects the same values in the same order.
     """
 
     def __init__(self) -> None:
         self._left = _MOST_TOGETHER
 
     def spent(self, value: Any, found: Encoded) -> Encoded:
-        """What ``value`` was found to be, its cost taken off; unknown where that is too much."""
+        """Return ``found`` after subtracting its cost; ``value`` is unknown if that is too much."""
         try:
             self._left = self._left.minus(found.cost)
         except _UnknownError:
@@ -136,11 +137,11 @@ class Budget:
 
 
 class Fixed:
-    """A container of what never changes: known again by its elements, which takes no encoding.
+    """A container of values that never change, compared by its elements without encoding it.
 
     Args:
         value: the container, which has been encoded.
-        found: as what.
+        found: its encoding.
     """
 
     def __init__(self, value: Any, found: Encoded) -> None:
@@ -148,7 +149,7 @@ class Fixed:
         self._elements = _elements(value)
 
     def again(self, value: Any, budget: Budget) -> Encoded | None:
-        """As what ``value`` was encoded; None where it may be another one by now."""
+        """Return the encoding of ``value``; None if it may be different by now."""
         if value is not self._value:
             return None
         now = _elements(value)
@@ -158,11 +159,11 @@ class Fixed:
 
 
 def encoded(value: Any, budget: Budget | None = None) -> Encoded:
-    """What tells ``value`` from others: by its contents, or its kind and length, or not at all.
+    """Encode ``value`` by its contents, or by its kind and length, or not at all.
 
     Args:
-        value: any.
-        budget: of all that are looked at together; None: it is looked at alone.
+        value: any value.
+        budget: budget of all values that are inspected together; None if it is inspected alone.
     """
     encoder = _Encoder()
     try:
@@ -178,24 +179,24 @@ def _unknown(value: Any) -> Encoded:
 
 
 def _elements(value: Any) -> list[Any]:
-    """Keys and values of a dictionary, in this order."""
+    """Return the elements of a container: of a dictionary its keys, then its values."""
     own = pythons_own(cast("type[Any]", type(value)))
     return [*own.__iter__(value), *(own.values(value) if issubclass(own, dict) else ())]
 
 
 def _kind_and_length(value: Any) -> bytes:
-    """``b""`` where it has no length."""
+    """Encode the kind and the length of ``value``; ``b""`` if it has no length."""
     if not isinstance(value, _SIZED):
         return b""
     return _dumped((type(value).__qualname__, size_of(value)))
 
 
 def keep(value: Any, first: Any = None) -> Any:
-    """A copy of a known value; the value itself where it never changes.
+    """Return a copy of a known value; the value itself if it never changes.
 
     Args:
-        value: what is copied.
-        first: what this gave for the value that was first at the same place.
+        value: value to copy.
+        first: result of this function for the value that was first at the same place.
     """
     if isinstance(value, _CHANGING):
         return Copy(value, first)
@@ -206,16 +207,16 @@ def keep(value: Any, first: Any = None) -> Any:
 
 
 def restored(kept: Any, now: Any = None, *, exactly: bool = False) -> Any:
-    """The value of which `keep` gave ``kept``; see `Copy.restored`."""
+    """Return the value for which `keep` returned ``kept``; see `Copy.restored`."""
     return kept.restored(now, exactly=exactly) if isinstance(kept, Copy) else kept
 
 
 class Copy:
-    """The contents of a tensor, an array, a generator, a container or a tuple, to be put back.
+    """Restorable contents of a tensor, an array, a generator, a container or a tuple.
 
     Args:
-        value: what is copied; it has to be known.
-        first: the copy of what was first at the same place.
+        value: value to copy; it has to be known.
+        first: copy of the value that was first at the same place.
     """
 
     def __init__(self, value: Any, first: Any = None) -> None:
@@ -226,7 +227,7 @@ class Copy:
         """Whether it is the object that was first at its place."""
         self.is_generator = isinstance(value, random_generators.KINDS)
         self.made_with = _made_with(value)
-        """What an empty one is made of; None where none can be made."""
+        """Arguments for creating an empty one; None if none can be created."""
         inside = cast("Copy", first).contents if self.is_first else None
         self.contents: Any
         if isinstance(value, torch.Tensor):
@@ -248,7 +249,7 @@ class Copy:
             ]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the object, and without a factory that no other process would find."""
+        """Return the state without the object, and without a factory unknown to other processes."""
         state = {**vars(self), "source": None}
         try:
             pickle.dumps(self.made_with)
@@ -257,14 +258,14 @@ class Copy:
         return state
 
     def restored(self, now: Any = None, *, exactly: bool = False) -> Any:
-        """The value with these contents, to be put into its place.
+        """Return the value with these contents, to be stored at its place.
 
         Args:
-            now: what is at its place; it gets the contents if it is known to be the one.
+            now: what is at its place; it gets the contents if it is known to be the same object.
             exactly: the object that was copied gets them, wherever it is now.
 
         Raises:
-            CannotRestoreError: a container, or a generator, of this kind cannot be made.
+            CannotRestoreError: a container, or a generator, of this kind cannot be created.
         """
         here = self._object_here(now, exactly)
         if self.is_generator:
@@ -294,7 +295,7 @@ class Copy:
         return here
 
     def _object_here(self, now: Any, exactly: bool) -> Any:
-        """The object that gets the contents; None where a new one is to."""
+        """Return the object that gets the contents; None if a new one is needed."""
         if exactly and self.source is not None:
             return self.source
         is_it = now is self.source if self.source is not None else self.is_first
@@ -330,7 +331,7 @@ def _made_with(value: Any) -> tuple[Any, ...] | None:
 
 
 def _written(here: Any, contents: Any) -> Any:
-    """``here`` with these contents, or a copy of them where it cannot have them."""
+    """Return ``here`` with these contents, or a copy of the contents if it cannot hold them."""
     if isinstance(contents, np.ndarray):
         if here is None or (here.shape, here.dtype) != (contents.shape, contents.dtype):
             return cast("Any", contents).copy()
@@ -350,19 +351,19 @@ def _written(here: Any, contents: Any) -> Any:
     return here
 
 
-# -- what tells a value apart ---------------------------------------------------------------
+# -- what distinguishes a value -------------------------------------------------------------
 
 
 def _dumped(value: Any) -> bytes:
-    # this version has no references, by which equal values that are one object would differ
+    # this version has no references, which would make equal values differ if they are one object
     return marshal.dumps(value, 2)
 
 
 class _Encoder:
-    """Encodes a value level by level, so that Python is not asked about each element.
+    """Encodes a value level by level, so that Python does not query each element.
 
-    The kinds of all values of a level tell how its parts and the next level are to be read: two
-    values have the same parts only if they have the same contents.
+    The kinds of all values of a level determine how its parts and the next level are to be read:
+    two values have the same parts only if they have the same contents.
     """
 
     def __init__(self) -> None:
@@ -374,14 +375,14 @@ class _Encoder:
 
     @property
     def cost(self) -> _Cost:
-        """Of what was encoded."""
+        """Cost of what was encoded."""
         return _MOST.minus(self._left)
 
     def whole(self, value: Any) -> bytes:
         """Encode a value.
 
         Raises:
-            _UnknownError: something in it cannot be compared, or there is too much of it.
+            _UnknownError: something in it cannot be compared, or it is too large.
         """
         level = [value]
         for self._level in range(_MOST_LEVELS):
@@ -391,7 +392,7 @@ class _Encoder:
         raise _UnknownError
 
     def _next(self, values: list[Any]) -> list[Any]:
-        """Encode these but for what they hold, which is given back."""
+        """Encode ``values`` without their contents, and return these."""
         kinds = [*map(type, values)]
         distinct = dict.fromkeys(kinds)
         if distinct.keys() <= _EXACT:
@@ -408,7 +409,7 @@ class _Encoder:
         return inside
 
     def _inside(self, kind: type, group: list[Any]) -> Iterable[Any]:
-        """Encode values of one kind; gives what they hold."""
+        """Encode values of one kind; return what they hold."""
         if issubclass(kind, _CHANGING) and (self._level or not issubclass(kind, CONTAINERS)):
             self.is_fixed = False
         if issubclass(kind, (dict, set, frozenset, list, tuple, deque)):
@@ -421,10 +422,10 @@ class _Encoder:
             self._arrays(group, kind)
         elif issubclass(kind, random_generators.KINDS):
             self._generators(group)
-        elif issubclass(kind, _PLAIN):  # a class of its own may print itself as it likes
+        elif issubclass(kind, _PLAIN):  # a subclass may have any `repr`
             self._add([_printed(one) for one in group])
         elif issubclass(kind, Enum):
-            self._add([one.name or one.value for one in group])  # flags together have no name
+            self._add([one.name or one.value for one in group])  # combined flags have no name
         elif issubclass(kind, _SPELLED):
             self._add([*map(repr, group)])
         else:
@@ -458,7 +459,7 @@ class _Encoder:
         scalar = issubclass(kind, np.generic)
         self._spend(_Cost(arrays=0 if scalar else len(arrays)))
         self._charge([one.nbytes for one in arrays])
-        # of time spans each may have a unit of its own
+        # each time span may have a unit of its own
         if issubclass(kind, (np.number, np.bool_)) and not issubclass(kind, np.timedelta64):
             self._add(np.array(arrays, kind).tobytes())
         else:
@@ -482,7 +483,7 @@ class _Encoder:
             for first in range(0, len(tensors), _MOST_AT_ONCE):  # most lists of samples end here
                 self._charge([one.nbytes for one in tensors[first : first + _MOST_AT_ONCE]])
             self._add(*_contents_of_tensors(tensors))
-        except RuntimeError as error:  # torch's own word for what has no values to be looked at
+        except RuntimeError as error:  # what torch raises for values that cannot be read
             raise _UnknownError from error
 
     def _charge(self, sizes: list[int]) -> None:
@@ -498,10 +499,12 @@ class _Encoder:
 
 
 def _contents_of_tensors(tensors: list[torch.Tensor]) -> list[Any]:
-    """Dtypes, shapes and values: in one go where they are alike, which takes a tenth of the time.
+    """Return dtypes, shapes and values.
+
+    Tensors that are alike are read all at once, which takes a tenth of the time.
 
     Raises:
-        RuntimeError: the values of one cannot be looked at.
+        RuntimeError: the values of one cannot be read.
     """
     dtypes, shapes = [one.dtype for one in tensors], [one.shape for one in tensors]
     if len(set(dtypes)) == 1 and len(tensors) > 1:
@@ -530,10 +533,10 @@ def _printed(value: Any) -> str:
 
 
 def _check_keys(keys: Iterable[Any]) -> None:
-    """Of a dictionary or a set.
+    """Check the keys of a dictionary or the elements of a set.
 
     Raises:
-        _UnknownError: one is no plain value: what it is found by may be its address.
+        _UnknownError: one is not a plain value: its hash may be its address.
     """
     if not ({*map(type, keys)} <= _EXACT or all(map(_is_key, keys))):
         raise _UnknownError
@@ -546,7 +549,7 @@ def _is_key(value: Any) -> bool:
 
 
 def _in_order(elements: Any) -> list[Any]:
-    """Those of a set, in an order that goes by what they are."""
+    """Return the elements of a set, in an order that depends on their contents."""
     _check_keys(elements)
     kinds = {*map(type, elements)}
     if len(kinds) == 1 and kinds <= {int, str, bytes}:

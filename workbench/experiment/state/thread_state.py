@@ -1,14 +1,14 @@
-"""What a cell has set for its own thread, carried to the thread that trains.
+"""Settings that a cell made for its own thread, carried over to the thread that trains.
 
-Torch keeps much per thread: how many threads MKL takes, a default device, autocast, hooks on saved
-tensors, modes that see every function or every operator (a FLOP counter, say). A step that a cell
-asks for, as with
-``with torch.autocast("cpu"): exp.step()``, is computed on another thread, so they are read where
-the run is started and set there too. Autocast goes around forward and loss alone, as everywhere:
-kept open over an update it would go on with weights of before.
+Torch keeps many settings per thread: the number of threads that MKL uses, a default device,
+autocast, hooks on saved tensors, modes that intercept every function or every operator (a FLOP
+counter, for example). A step that a cell requests, as with
+``with torch.autocast("cpu"): exp.step()``, is computed on another thread, so the settings are read
+where the run is started and set on that thread too. Autocast surrounds forward and loss only, as is
+usual: if it were kept open over an update, it would continue with the weights from before.
 
 Gradients that are off where a run is started (``torch.set_grad_enabled(False)`` was left on) stay
-on in its steps, and a note says so.
+on in its steps, and a note reports it.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from workbench.torch_private.contexts import (
 
 
 class Autocast(NamedTuple):
-    """An autocast that is on."""
+    """An active autocast."""
 
     device_type: str
     dtype: torch.dtype
     cache_enabled: bool
 
     def entered(self) -> AbstractContextManager[Any]:
-        """The same, on this thread."""
+        """Return the same autocast for the calling thread."""
         return torch.autocast(self.device_type, dtype=self.dtype, cache_enabled=self.cache_enabled)
 
 
 @dataclass(frozen=True, eq=False)
 class ThreadState:
-    """What torch keeps for one thread; nothing is set by default."""
+    """Torch's settings of one thread; nothing is set by default."""
 
     num_threads: int = 0
-    """Of one operation on the CPU; 0: as many as a new thread has."""
+    """Number of threads of one operation on the CPU; 0: as many as a new thread has."""
     function_modes: tuple[Any, ...] = ()
     """The default device is one of them."""
     dispatch_modes: tuple[Any, ...] = ()
@@ -59,10 +59,10 @@ class ThreadState:
 
     @classmethod
     def current(cls, device: torch.device) -> ThreadState:
-        """That of the thread that asks.
+        """Return the state of the calling thread.
 
         Args:
-            device: that is trained on.
+            device: device that is trained on.
         """
         autocasts = tuple(
             Autocast(kind, torch.get_autocast_dtype(kind), torch.is_autocast_cache_enabled())
@@ -89,7 +89,10 @@ class ThreadState:
         )
 
     def on(self, device: torch.device) -> ThreadState:
-        """The same for a thread of another process, which trains on ``device`` of the same kind."""
+        """Return the same for a thread of another process.
+
+        That thread trains on ``device``, of the same kind.
+        """
         modes = tuple(
             DeviceContext(device)
             if isinstance(mode, DeviceContext) and mode.device.type == device.type
@@ -100,8 +103,8 @@ class ThreadState:
 
     @contextmanager
     def entered(self) -> Generator[None]:
-        """Set all of it but autocast on this thread."""
-        # MKL asks what was set on the very thread: with another number, last bits are others
+        """Set everything but autocast on this thread."""
+        # MKL reads what was set on the calling thread: another number changes the last bits
         torch.set_num_threads(self.num_threads or torch.get_num_threads())
         with ExitStack() as stack:
             for mode in self.function_modes:
@@ -120,7 +123,7 @@ class ThreadState:
 
     @contextmanager
     def around(self, context: AbstractContextManager[Any]) -> Generator[None]:
-        """``context`` of a forward, inside of the autocasts."""
+        """Enter ``context`` of a forward, inside the autocasts."""
         with ExitStack() as stack:
             for autocast in self.autocasts:
                 stack.enter_context(autocast.entered())

@@ -1,6 +1,6 @@
-"""Which lines are the user's own: neither a library's nor this package's.
+"""Determine which lines are the user's own: neither a library's nor this package's.
 
-What a line is called, and which notebook cell it is in, is `workbench.records.source_line`'s.
+The name of a line, and the notebook cell that it is in, come from `workbench.records.source_line`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _CELL_PREFIXES = ("<ipython-input", "<stdin>", "<cell")
 
 @lru_cache(maxsize=4096)
 def is_user_file(filename: str) -> bool:
-    """Whether a person who opens a notebook would call ``filename`` their own code.
+    """Return whether the user of a notebook would call ``filename`` their own code.
 
     False for the standard library, everything installed in site-packages, torch and this package.
     """
@@ -27,30 +27,34 @@ def is_user_file(filename: str) -> bool:
 
 
 def is_own_file(filename: str) -> bool:
-    """Whether ``filename`` belongs to this package: such frames are shown to nobody."""
+    """Return whether ``filename`` belongs to this package: such frames are never shown."""
     return os.path.realpath(filename).startswith(_own_folder())
 
 
 def is_user_module(name: str) -> bool:
-    """Whether the module of this name is the notebook's, the script's or a person's own file."""
+    """Return whether the module ``name`` is the notebook, the script or a file of the user's."""
     file = getattr(sys.modules.get(name), "__file__", None)
     return name == "__main__" or (isinstance(file, str) and is_user_file(file))
 
 
 def may_be_user_module(name: str | None) -> bool:
-    """As `is_user_module`, but true of a module that cannot be found, which is no library's."""
+    """Return the same as `is_user_module`, but True for a module that cannot be found.
+
+    Such a module is not a library's.
+    """
     return sys.modules.get(name or "") is None or is_user_module(name or "")
 
 
 def is_own_name(module: str) -> bool:
-    """Whether a module of this name belongs to this package."""
+    """Return whether a module of this name belongs to this package."""
     return module.partition(".")[0] == "workbench"
 
 
 def callers_level() -> int:
-    """The ``stacklevel`` with which `warnings.warn`, where this is called, names the caller's line.
+    """Return the ``stacklevel`` with which `warnings.warn` reports the caller's line.
 
-    That is the innermost frame that is not this package's.
+    It holds where this function is called; the line is that of the innermost frame outside this
+    package.
     """
     frame, level = sys._getframe(1), 1  # pyright: ignore[reportPrivateUsage] - `inspect.stack` reads source files
     while frame.f_back is not None and is_own_file(frame.f_code.co_filename):
