@@ -1,7 +1,8 @@
 """A gradient flow as a matplotlib figure: modules by steps, colour by norm.
 
-Made without pyplot, so that it can be drawn on any thread and nothing shows it twice; and without
-matplotlib's mathematical text, whose parser all threads share and which two at once confuse.
+The figure is made without pyplot, so it can be drawn on any thread and is not shown twice. It also
+avoids matplotlib's mathtext, whose parser is shared by all threads and cannot be used by two at
+once.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _WIDTH_IN = 9.0
 
 
 def flow_figure(record: GradientFlow, *, dpi: int = 110) -> Figure:
-    """Draw ``record`` on a new figure, light on white."""
+    """Draw ``record`` on a new figure, in a light theme on white."""
     from matplotlib.figure import Figure
 
     strip = strip_of(record, _MAX_CELLS)
@@ -75,7 +76,7 @@ def _cells(axes: Axes, strip: Strip) -> Any:
 
 
 def _gaps(axes: Axes, strip: Strip) -> None:
-    """Hatch the share of each cell in which the module got no gradient, from below."""
+    """Hatch each cell from below by the share of its steps at which the module got no gradient."""
     from matplotlib.collections import PolyCollection
 
     boxes: list[list[tuple[float, float]]] = []
@@ -95,8 +96,8 @@ def _gaps(axes: Axes, strip: Strip) -> None:
 
 
 def _signs(axes: Axes, strip: Strip) -> None:
-    """A cross where a gradient was not finite, a small 0 where all of it was zero."""
-    # all of a kind as one line of markers: an artist each would take seconds where there are many
+    """Mark non-finite gradients with a cross, and gradients that were all zero with a small 0."""
+    # one line of markers per kind: one artist per marker would take seconds where there are many
     rows, columns = np.nonzero(np.isposinf(strip.norm))
     axes.plot(columns, rows, "X", color=_BAD, markersize=7, markeredgecolor="white")
     if strip.norm.shape[1] <= 80:
@@ -105,7 +106,7 @@ def _signs(axes: Axes, strip: Strip) -> None:
 
 
 def _zero() -> Path:
-    """A small 0 as a marker. As ``"$0$"`` it would be read by matplotlib's one parser for all."""
+    """A small 0 as a marker. ``"$0$"`` would be parsed by matplotlib's one mathtext parser."""
     from matplotlib.path import Path
     from matplotlib.textpath import TextPath
 

@@ -1,8 +1,8 @@
-"""The columns of a gradient flow in bounded memory, for runs of days.
+"""The columns of a gradient flow in bounded memory, for runs that last days.
 
-When `CAPACITY` columns are reached, every second one of the older ones is dropped and the newest
-stay as they are: the further back, the coarser. A step with a gradient that was not finite is never
-the one that is dropped, as long as such steps are few.
+When `CAPACITY` columns are reached, every second one of the older columns is dropped and the newest
+are kept as they are: resolution decreases with age. A step with a non-finite gradient is never
+dropped as long as such steps are few.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from workbench.gradient_flow.rows import MAX_ROWS, Rows
 from workbench.records import NOT_MEASURED, FlowRow
 
 CAPACITY = 4096
-"""Columns that are kept; one of 24 rows takes 104 bytes."""
+"""Maximum number of columns kept; a column of 24 rows takes 104 bytes."""
 NEWEST = 1024
-"""Columns that thinning never touches."""
+"""Number of newest columns, which are never thinned out."""
 _MAX_ROWS = 4 * MAX_ROWS
-"""Rows, those of models that were swapped out included."""
+"""Maximum number of rows, including those of models that were swapped out."""
 
 Columns = tuple[tuple[FlowRow, ...], npt.NDArray[np.int64], npt.NDArray[np.float32]]
 """(rows, steps ``[columns]``, norms ``[rows, columns]``)"""
 
 
 class FlowHistory:
-    """Norms by row and step; rows of one name go on where they left off when the model changes."""
+    """Norms by row and step; a row continues under its name when the model changes."""
 
     def __init__(self) -> None:
         self.total = 0
-        """Columns so far, those that were thinned out included."""
+        """Number of columns so far, including those that were thinned out."""
         self.notes: list[str] = []
         self._rows: list[FlowRow] = []
         self._placed: Rows | None = None
@@ -52,14 +52,14 @@ class FlowHistory:
         self.total += 1
 
     def columns(self) -> Columns:
-        """Everything kept, in copies. Rows that were never measured are left out."""
+        """Copies of everything kept, without rows that were never measured."""
         norms = self._norms[: len(self._steps)].T
         used = [at for at, row in enumerate(norms) if (row != NOT_MEASURED).any()]
         steps = np.array(self._steps, np.int64)
         return tuple(self._rows[at] for at in used), steps, norms[used]
 
     def _place(self, rows: Rows) -> None:
-        """Find a place for each of ``rows``: that of its name, else a new one."""
+        """Assign each of ``rows`` a position: that of the same name, else a new one."""
         names = {_name(row): at for at, row in enumerate(self._rows)}
         fresh = sum(_name(row) not in names for row in rows.rows)
         if len(self._rows) + fresh > _MAX_ROWS:
@@ -86,7 +86,7 @@ class FlowHistory:
         bad = np.asarray(np.isposinf(self._norms[:old]).any(axis=1))
         keep[1:old:2] = bad[1::2]
         keep[0:old:2] = bad[0::2] | ~bad[1::2]
-        if keep.sum() > CAPACITY - old // 4:  # most steps went wrong: each is like the next
+        if keep.sum() > CAPACITY - old // 4:  # most steps are non-finite: all are treated alike
             keep[1:old:2], keep[0:old:2] = False, True
         keep[0] = True
         left = int(keep.sum())

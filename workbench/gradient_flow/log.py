@@ -1,9 +1,10 @@
-"""The gradient norm of every module over time, read somewhere else than where it is taken.
+"""The gradient norm of every module over time, computed on one thread and read on another.
 
-On a sampled step (`workbench.experiment.loop.measures` chooses them) one fused kernel gives the L2
-norm of every parameter's gradient; they stay on the device as one stacked tensor. `FlowLog.flush`,
-on the pulse thread, reads it and adds the squares up by module, in double precision. A parameter
-without a gradient (``grad is None``) tells that its module did not run, and that costs no read.
+On a sampled step (`workbench.experiment.loop.measures` chooses them) one fused kernel computes the
+L2 norm of every parameter's gradient; the norms stay on the device as one stacked tensor.
+`FlowLog.flush`, on the pulse thread, reads them and sums the squares per module, in double
+precision. A parameter without a gradient (``grad is None``) shows that its module did not run,
+which takes no read.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ class _Sample:
     at: float
     rows: Rows
     present: Sequence[int]
-    """Positions in ``rows.parameters`` of those with a gradient."""
+    """Positions in ``rows.parameters`` of the parameters with a gradient."""
     norms: torch.Tensor | None
-    """On the device, one norm for each of ``present``; None where there are none."""
+    """Norms on the device, one for each of ``present``; None if there are none."""
 
 
 class FlowLog:
@@ -65,23 +66,23 @@ class FlowLog:
     # -- on the training thread -------------------------------------------------------------
 
     def forget_model(self) -> None:
-        """Another model is trained from now on: its rows are chosen at the next sample."""
+        """Note that another model is trained now; its rows are chosen at the next sample."""
         self._rows = None
 
     def take(
         self, model: nn.Module, parameters: Sequence[nn.Parameter], step: int
     ) -> torch.Tensor | None:
-        """Sample the gradients that ``parameters`` hold now; reads no value.
+        """Sample the current gradients of ``parameters``; reads no value from the device.
 
         Args:
-            model: what is trained.
-            parameters: those that are measured: the model's, each once, and then any of a loss or
-                of the optimizer's alone.
-            step: its number, counted from 1.
+            model: the model that is trained.
+            parameters: the parameters to measure: the model's, each once, then any that only a loss
+                or the optimizer has.
+            step: number of the step, counted from 1.
 
         Returns:
-            The norm of all gradients as a device scalar; None where there are none or they cannot
-            be measured.
+            The norm of all gradients together as a scalar tensor on the device; None if there are
+            none or they cannot be measured.
         """
         try:
             return self._take(model, parameters, step)
@@ -96,7 +97,7 @@ class FlowLog:
     def _take(
         self, model: nn.Module, parameters: Sequence[nn.Parameter], step: int
     ) -> torch.Tensor | None:
-        # which they are, too: a module may have been exchanged in place
+        # identities are compared too: a module may have been replaced in place
         trainable = [(id(p), p.requires_grad) for p in parameters]
         rows = self._rows
         if rows is None or trainable != self._trainable:
@@ -113,17 +114,17 @@ class FlowLog:
         self._pending.append(_Sample(step, time.time(), rows, present, norms))
         return None if norms is None else torch.linalg.vector_norm(norms)
 
-    # -- anywhere ---------------------------------------------------------------------------
+    # -- on any thread ----------------------------------------------------------------------
 
     def flush(self) -> int:
-        """Read what waits and keep it; the number of columns. From any thread."""
+        """Read all pending samples into the history and return their number. From any thread."""
         with self._flushing:
             return self._flush()
 
     def record(
         self, *, title: str, model: str, device: str, experiment: str | None
     ) -> GradientFlow:
-        """Everything that is kept, what waits included."""
+        """A record of everything kept, including pending samples."""
         with self._flushing:
             self._flush()
             rows, steps, norms = self._history.columns()
@@ -141,7 +142,7 @@ class FlowLog:
             )
 
     def note_steps_elsewhere(self) -> None:
-        """Steps are computed in other processes from now on, where none is sampled."""
+        """Note that steps are computed in other processes from now on, where none is sampled."""
         if ELSEWHERE not in self._notes:
             self._notes.append(ELSEWHERE)
 
@@ -165,10 +166,10 @@ class FlowLog:
 
 
 def gradient_norms(gradients: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The L2 norm of each gradient, stacked, on their device (the first one's where they differ).
+    """L2 norm of each gradient, stacked, on their device (the first gradient's if they differ).
 
     Raises:
-        RuntimeError: gradients of a kind that has no norm.
+        RuntimeError: a gradient is of a kind that has no norm.
     """
     kinds = {(g.dtype, g.device, g.layout) for g in gradients}
     dtype, device, layout = next(iter(kinds))
@@ -185,13 +186,13 @@ def _dense(gradient: torch.Tensor) -> torch.Tensor:
 
 
 def _norms_by_row(sample: _Sample) -> npt.NDArray[np.float32]:
-    """A norm per row; NaN where nothing in it got a gradient, infinity where one is not finite."""
+    """A norm per row: NaN if nothing in it got a gradient, infinity if one is not finite."""
     count = len(sample.rows.rows)
     if sample.norms is None:
         return np.full(count, np.nan, np.float32)
     norms = np.array(sample.norms.tolist(), np.float64)
     row_of = sample.rows.row_of[np.asarray(sample.present, np.int64)]
-    # scaled by the largest, so that no square overflows or vanishes
+    # scaled by the largest, so that no square overflows or underflows
     most = np.zeros(count)
     np.maximum.at(most, row_of, np.where(np.isfinite(norms), norms, 0.0))
     scale = np.where(most > 0, most, 1.0)
@@ -204,12 +205,12 @@ def _norms_by_row(sample: _Sample) -> npt.NDArray[np.float32]:
 
 
 def flow_of(experiment: Experiment) -> FlowLog:
-    """The log of an experiment; a part for subscribers, not of its public surface."""
+    """The log of an experiment, for subscribers; not part of its public API."""
     return experiment._training.measures.flow  # pyright: ignore[reportPrivateUsage] - the same package
 
 
 def flow_source(experiment: Experiment) -> Callable[[], GradientFlow]:
-    """What makes the record when it is called, from any thread; keeps no experiment alive."""
+    """A function that builds the record, from any thread; it keeps no experiment alive."""
     return partial(
         flow_of(experiment).record,
         title=f"gradient flow of {experiment.name}",
@@ -222,6 +223,6 @@ def flow_source(experiment: Experiment) -> Callable[[], GradientFlow]:
 def gradient_flow(experiment: Experiment) -> GradientFlow:
     """The gradient norm of every module at every sampled step so far, as a record.
 
-    Reads what waits on the device; may be called at any time, from any thread.
+    Reads pending norms from the device; may be called at any time, from any thread.
     """
     return flow_source(experiment)()

@@ -1,12 +1,12 @@
-"""Which modules are the rows of a gradient flow, and which parameters count in each.
+"""Choice of the modules that are the rows of a gradient flow, and of the parameters in each.
 
-A row per module of a deep model could not be read, a row per child of the root says nothing of a
-model that is one long list. So the tree of modules is opened level by level: always where a module
-is a mere container (``ModuleList``, ``Sequential``), elsewhere only while there are few rows, and
-never past `MAX_ROWS`. A list too long for that is cut into stretches of neighbours.
+One row per module would be unreadable for a deep model, and one row per child of the root shows
+nothing of a model that is one long list. So the tree of modules is opened level by level: always
+where a module is a mere container (``ModuleList``, ``Sequential``), elsewhere only while there are
+few rows, and never past `MAX_ROWS`. A list too long for that is split into groups of neighbours.
 
-Every trainable parameter counts in one row: a shared one where ``named_parameters`` names it first.
-A module without trainable parameters has no row.
+Every trainable parameter counts in one row; a shared one counts where ``named_parameters`` names it
+first. A module without trainable parameters has no row.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from workbench.records import FlowRow
 
 MAX_ROWS = 24
 _FEW = 5
-"""Rows below which ordinary modules are opened too."""
+"""Number of rows below which ordinary modules are opened too."""
 _ENOUGH = 12
-"""Rows from which a long list stays closed rather than being cut into stretches."""
+"""Number of rows from which a long list stays closed instead of being split into groups."""
 _LISTS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 _WRAPPERS = ("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module")
-"""Submodules that are named by a wrapper and not by the user; left out of paths."""
+"""Names of submodules given by a wrapper and not by the user; left out of paths."""
 _PARALLEL = ("DistributedDataParallel", "DataParallel")
 """Wrappers whose only submodule is called ``module``."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The rows of one model, as long as the same of its parameters are trainable."""
+    """The rows of one model, valid while the same parameters stay trainable."""
 
     rows: tuple[FlowRow, ...]
     parameters: tuple[int, ...]
-    """Positions in ``list(model.parameters())`` of the trainable ones."""
+    """Positions of the trainable parameters in ``list(model.parameters())``."""
     row_of: npt.NDArray[np.int64]
-    """The row of each of these."""
+    """The row of each of these parameters."""
 
 
 @dataclass(eq=False)
 class _Part:
-    """A module and the parameters it holds itself, or what was made of one."""
+    """A module and its own parameters, or a part made from modules."""
 
     path: str
     label: str
@@ -57,26 +57,26 @@ class _Part:
     children: list[_Part] = field(default_factory=list["_Part"])
 
     def opened(self) -> list[_Part]:
-        """The parameters of the module itself, where there are some, and its children."""
+        """The module's own parameters, if it has any, as one part, followed by its children."""
         if not self.own:
             return self.children
         names = ", ".join(_join(self.path, name) for name in self.names)
         return [_Part(self.path, names, self.cls, own=self.own), *self.children]
 
     def label_with_class(self) -> str:
-        """The label; a bare number says what it is a number of, the model has no path."""
+        """The label, with the class after a bare number; for the model itself, its class."""
         if not self.label:
             return self.cls
         number = self.label[0].isdigit() and "." not in self.label
         return f"{self.label} {self.cls}".rstrip() if number else self.label
 
     def members(self) -> list[int]:
-        """Positions of all parameters in it."""
+        """Positions of all parameters in this part."""
         return [*self.own, *(at for child in self.children for at in child.members())]
 
 
 def choose_rows(model: nn.Module) -> Rows:
-    """The rows for ``model`` with what of it is trainable now; none where nothing is."""
+    """Choose rows for the parameters of ``model`` that are trainable now; may be none."""
     index = {id(p): at for at, p in enumerate(model.parameters()) if p.requires_grad}
     root = _part_of(model, "", index)
     parts = [] if root is None else _open([root])
@@ -99,7 +99,7 @@ def choose_rows(model: nn.Module) -> Rows:
 
 
 def _part_of(module: nn.Module, path: str, index: dict[int, int]) -> _Part | None:
-    """The tree under ``module``, None if empty; takes from ``index`` what it counts."""
+    """The tree under ``module``, None if empty; removes from ``index`` the parameters it counts."""
     part = _Part(path, path, type(module).__name__, isinstance(module, _LISTS))
     for name, parameter in module.named_parameters(recurse=False):
         at = index.pop(id(parameter), None)
@@ -127,7 +127,7 @@ def _open(parts: list[_Part]) -> list[_Part]:
 
 
 def _in_stretches(parts: list[_Part], wanted: set[_Part]) -> list[_Part]:
-    """Open ``wanted`` within `MAX_ROWS`: short ones wholly, long ones in stretches that fit."""
+    """Open ``wanted`` within `MAX_ROWS`: short lists fully, long ones in groups that fit."""
     others = len(parts) - len(wanted)
     share = (MAX_ROWS - others) // len(wanted)
     counts = {part: len(part.opened()) for part in wanted}

@@ -1,7 +1,7 @@
 """A gradient flow reduced to the cells of a picture.
 
-Where there are more columns than room, neighbours share a cell: it shows their largest norm, so a
-spike is never lost, and which share of them had no gradient.
+Where there are more columns than cells, neighbouring columns share a cell. It shows their largest
+norm, so that no spike is lost, and the share of them that had no gradient.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ class Strip:
 
     first_step: npt.NDArray[np.int64]
     last_step: npt.NDArray[np.int64]
-    """The steps that a cell stands for, ``[num_cells]``."""
+    """First and last step that each cell covers, ``[num_cells]``."""
     norm: Floats
-    """The largest; infinity where one was not finite, NaN where there was none."""
+    """Largest norm; infinity where one was not finite, NaN where there was none."""
     missing: Floats
-    """Share of the sampled steps at which the module got no gradient; NaN where it was no part of
+    """Share of the sampled steps at which the module got no gradient; NaN where it was not part of
     the model."""
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Smallest and largest norm above 0, the ends of the colour scale; (1, 1) without any."""
+        """Smallest and largest norm above 0, the ends of the colour scale; (1, 1) if none exist."""
         shown = self.norm[np.isfinite(self.norm) & (self.norm > 0)]
         return (float(shown.min()), float(shown.max())) if shown.size else (1.0, 1.0)
 
     def levels(self) -> npt.NDArray[np.int64]:
-        """Step of the logarithmic scale, 0 to 8; -1 for a norm of 0, and where there is none."""
+        """Level on the logarithmic scale, 0 to 8; -1 where the norm is 0 or there is none."""
         low, high = np.log10(self.limits)
         shown = np.isfinite(self.norm) & (self.norm > 0)
         found = np.full(self.norm.shape, -1, np.int64)
@@ -52,7 +52,7 @@ class Strip:
 
 
 def strip_of(record: GradientFlow, most: int) -> Strip:
-    """``record`` in at most ``most`` cells a row, each of equally many columns.
+    """Reduce ``record`` to at most ``most`` cells per row, each of equally many columns.
 
     Raises:
         ValueError: the record is damaged.
@@ -67,7 +67,7 @@ def strip_of(record: GradientFlow, most: int) -> Strip:
         return Strip(record.step, record.step, nothing, nothing)
     measured = norms != NOT_MEASURED
     gaps = np.isnan(norms)
-    # -1 stands for both kinds of nothing while the largest is looked for
+    # -1 stands for both kinds of missing value while the maximum is computed
     largest = np.maximum.reduceat(np.where(gaps, -1.0, norms), starts, axis=1)
     sampled = np.add.reduceat(measured.astype(float), starts, axis=1)
     without = np.add.reduceat(gaps.astype(float), starts, axis=1)

@@ -1,7 +1,8 @@
-"""The static heat strip: one inline SVG that any notebook reader shows, with no script.
+"""The static heat strip: one inline SVG without scripts, which any notebook viewer shows.
 
-As the other static pictures it knows no theme: neutral colours are ``currentColor`` at some
-opacity, and the scale is one violet that gains opacity, so more stands out on white and on black.
+Like the other static pictures it does not know the theme: neutral colours are ``currentColor`` at
+reduced opacity, and the scale is one violet of increasing opacity, so that larger values stand out
+on white and on black.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ VIOLET = "#7c5cd6"
 _BAD = "#d0453b"
 _ROW, _LEFT, _TOP, _WIDTH = 16, 176, 46, 640
 _CELLS = (1600, 800, 400)
-"""Cells of the whole picture to try, most first."""
+"""Numbers of cells in the whole picture to try, largest first."""
 _MAX_BYTES = 38_000
 _MAX_LABEL = 26
 _MAX_ROWS = 40
 
 
 def flow_svg(record: GradientFlow) -> str:
-    """The strip of ``record`` as SVG text, under 40 kB whatever its size."""
+    """Render the strip of ``record`` as SVG text, under 40 kB whatever its size."""
     found = ""
     for cells in _CELLS:
         found = _drawn(record, cells)
@@ -80,7 +81,7 @@ def _about(record: GradientFlow, strip: Strip) -> str:
 
 
 def _cells(strip: Strip, num_rows: int) -> Iterator[str]:
-    """One path for each step of the scale, one for zeros, one for gaps, one for what went wrong."""
+    """One path per level of the scale, and one each for zeros, gaps and non-finite values."""
     wide = _WIDTH / strip.norm.shape[1]
     levels = strip.levels()
     for level in range(NUM_LEVELS):
@@ -108,7 +109,7 @@ def _cells(strip: Strip, num_rows: int) -> Iterator[str]:
 
 
 def _runs(wanted: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int, int]]:
-    """(row, first cell, cell behind the last) of neighbours that are wanted."""
+    """(row, first cell, cell after the last) of each run of wanted cells."""
     for row, flags in enumerate(wanted):
         edges = np.flatnonzero(np.diff(flags.astype(np.int8), prepend=0, append=0))
         yield from ((row, int(start), int(end)) for start, end in list(pairwise(edges))[::2])
@@ -123,7 +124,7 @@ def _boxes(wanted: npt.NDArray[np.bool_], wide: float) -> str:
 
 
 def _lines(wanted: npt.NDArray[np.bool_], wide: float, y: float) -> str:
-    """Lines that are dashed into stripes: a pattern would need an id, and a page has many."""
+    """Lines dashed into stripes: a pattern would need an id, and a page has many pictures."""
     return "".join(
         f"M{_LEFT + start * wide:.1f} {_TOP + row * _ROW + y:g}h{(end - start) * wide:.1f}"
         for row, start, end in _runs(wanted)

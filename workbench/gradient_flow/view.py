@@ -34,7 +34,8 @@ _STATIC = (
 def gradient_flow(experiment: Experiment) -> GradientFlow:
     """The gradient norm of every module at every sampled step of ``experiment`` so far.
 
-    Up to ten steps a second are sampled while it trains; this only reads them, at any time.
+    Up to ten steps per second are sampled during training; this function only reads them, at any
+    time.
 
     Returns:
         A record of plain data; ``record.matrix()`` is ``float32 [num_rows, num_steps]``.
@@ -43,19 +44,19 @@ def gradient_flow(experiment: Experiment) -> GradientFlow:
 
 
 class GradientFlowView:
-    """A gradient flow to look at: ``.record``, ``.save(path)``, ``.figure()``, a display."""
+    """A gradient flow for display, with ``.record``, ``.save(path)`` and ``.figure()``."""
 
     def __init__(self, record: GradientFlow) -> None:
         self.record = record
 
     def save(self, path: str | Path) -> Path:
-        """Write it in the form that the suffix names; returns the path.
+        """Write the gradient flow in the format given by the suffix and return the path.
 
-        ``.safetensors`` is the record, to open again with ``wb.open(path)``; ``.txt`` is the table;
+        ``.safetensors`` is the record, which ``wb.open(path)`` opens again; ``.txt`` is the table;
         ``.svg``, ``.png`` and ``.pdf`` are the figure.
 
         Raises:
-            ValueError: another suffix; the message lists the known ones.
+            ValueError: the suffix is another one; the message lists the known suffixes.
         """
         target = Path(path).expanduser()
         suffix = suffix_of(target.name, (RECORD, ".txt", *_PICTURES), "gradient flow")
@@ -89,7 +90,7 @@ class GradientFlowView:
 
 
 def describe_flow(record: GradientFlow) -> str:
-    """A heading and a table: a module a line, norms over all sampled steps."""
+    """A heading and a table with one line per module: norms over all sampled steps."""
     title = " ".join(record.title.split())[:120]
     count = len(record.step)
     if not count:

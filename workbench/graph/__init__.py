@@ -1,7 +1,7 @@
 """The autograd graph of a live loss: every node, its module, its source line, what it saves.
 
-``graph(...)`` is the verb, `GraphProbe` captures a step of an experiment, `GraphView` shows a
-record, `diff` compares two, and `gradient_flow` follows an experiment over time.
+``graph(...)`` is the entry point, `GraphProbe` captures a step of an experiment, `GraphView` shows
+a record, `diff` compares two, and `gradient_flow` follows an experiment over time.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ __all__ = [
 
 
 class _Callable(ModuleType):
-    """The package and the public verb share the name ``workbench.graph``.
+    """A callable module: the package and the public function share the name ``workbench.graph``.
 
-    Importing the package binds that name to this module, whichever comes first; being callable,
-    it then still answers ``wb.graph(loss)``.
+    Importing the package binds that name to this module, whichever comes first; because the module
+    is callable, ``wb.graph(loss)`` still works then.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> GraphView | GraphDiffView:

@@ -1,4 +1,4 @@
-"""``wb.graph``: one verb for a loss, an experiment, a model, a file."""
+"""``wb.graph``: one function for a loss, an experiment, a model or a file."""
 
 from __future__ import annotations
 
@@ -47,21 +47,22 @@ def graph(
             module, for ``with wb.graph(model):`` around a forward in your own loop, which adds
             source lines and exact modules; a `GraphRecord`, a `GraphDiff`, or the path of a saved
             one.
-        model: the module whose names the loss's parameters go by. Without it, modules are looked
-            for in the caller's variables.
-        gradients: whether to measure the gradient of every node in the backward that follows. It
+        model: the module that gives the loss's parameters their names. Without it, modules are
+            searched for in the caller's variables.
+        gradients: whether to measure the gradient of every node in the backward that follows. This
             puts a hook on each node until then; with False the graph is left untouched.
 
     Returns:
         A view with ``.record``, ``.save(path)``, ``.figure()`` and a rich display. The record
-        holds numbers and names only, so it keeps no activation alive. Gradients are in it once the
-        loss has run backward.
+        contains only numbers and names, so it keeps no activation alive. It contains gradients once
+        the loss has run backward.
 
     Raises:
-        NoGraphError: a tensor without ``grad_fn``; the message says why and what to do.
+        NoGraphError: the target is a tensor without ``grad_fn``; the message says why and what to
+            do.
         TypeError: the target is none of these.
-        FileNotFoundError: no file at the path.
-        RecordError: the file holds no graph record.
+        FileNotFoundError: there is no file at the path.
+        RecordError: the file contains no graph record.
     """
     watch_compiler()
     given: Any = model  # notebooks are not type-checked
@@ -90,7 +91,7 @@ def graph(
 
 
 def _flow_of(target: object) -> Callable[[], GradientFlow] | None:
-    """What gives the gradient flow of an experiment; keeps no experiment alive."""
+    """A function that returns an experiment's gradient flow; keeps no experiment alive."""
     return flow_source(target) if isinstance(target, Experiment) else None
 
 
@@ -119,11 +120,11 @@ def _of_loss(loss: torch.Tensor, model: nn.Module | None, *, gradients: bool) ->
 
 
 def open_file(path: str | Path) -> GraphRecord:
-    """The record in a file written by ``view.save``.
+    """Read the record in a file written by ``view.save``.
 
     Raises:
-        FileNotFoundError: no file at ``path``.
-        RecordError: the file holds something else.
+        FileNotFoundError: there is no file at ``path``.
+        RecordError: the file contains something else.
     """
     with named_file(path, "a graph") as file:
         check_size(file)

@@ -1,4 +1,4 @@
-"""Capturing the graph of a step that was going to run anyway."""
+"""Capture of the graph of a step that was going to run anyway."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
 
 class GraphProbe(StepProbe):
-    """Rides along with the next step and returns the `GraphRecord` of its loss.
+    """Attaches to the next step and returns the `GraphRecord` of its loss.
 
     Compiled regions are watched from outside only (see `workbench.graph.forward.forward_trace`), so
-    a capture never makes Dynamo compile again. Of a run's very first step no module times are kept.
+    a capture never makes Dynamo compile again. Module times of a run's very first step are not
+    kept.
 
     Args:
         gradients: whether to watch the backward too.
@@ -43,7 +44,7 @@ class GraphProbe(StepProbe):
         self._watch: GradientWatch | None = None
 
     def before_step(self, context: StepContext) -> None:
-        """Remember what runs."""
+        """Remember the step that runs."""
         self._context = context
 
     def before_forward(self) -> None:
@@ -59,7 +60,7 @@ class GraphProbe(StepProbe):
         if context is None or trace is None:
             return
         watched = trace.stop()
-        if context.step == 1:  # it warms caches up: its times are no other step's
+        if context.step == 1:  # caches are warmed up: its times are not those of other steps
             watched = dataclasses.replace(watched, forward_s=())
         batch = tuple(weak_storages(context.batch))
         origin = Origin(
@@ -76,7 +77,7 @@ class GraphProbe(StepProbe):
             self._watch = GradientWatch(graph, rows)
 
     def finish(self) -> GraphRecord:
-        """The record; nothing of the step is kept.
+        """Return the record; nothing else of the step is kept.
 
         Raises:
             RuntimeError: the step failed before it had a loss.

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 class GraphView:
-    """What `workbench.graph` returns: ``.record``, ``.save(path)``, ``.figure()``, a display.
+    """The result of `workbench.graph`, for display: ``.record``, ``.save(path)``, ``.figure()``.
 
     Args:
-        record: what to show; None until there is one.
-        watch: the backward of the same graph, where it is still to come: its gradients are in the
-            record once it has run.
-        flow: gives the gradient flow of the training that the graph is of. It is shown below the
-            graph, as it is when the view is displayed.
+        record: the record to show; None until there is one.
+        watch: watch of the backward of the same graph, if that is still to come; its gradients are
+            in the record once it has run.
+        flow: returns the gradient flow of the training that the graph comes from. It is shown below
+            the graph, as it is when the view is displayed.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class GraphView:
 
     @property
     def record(self) -> GraphRecord:
-        """The record; with gradients from when its loss has run backward.
+        """The record; it contains gradients once its loss has run backward.
 
         Raises:
             RuntimeError: no loss has been captured yet.
@@ -72,30 +72,30 @@ class GraphView:
         return record
 
     def save(self, path: str | Path) -> Path:
-        """Write the graph in the form that the suffix names; returns the path.
+        """Write the graph in the format given by the suffix and return the path.
 
-        ``.safetensors`` is the record, to open again with ``wb.graph(path)``; ``.svg``, ``.png``
-        and ``.pdf`` are pictures; ``.dot`` is for Graphviz and ``.json`` for Model Explorer.
+        ``.safetensors`` is the record, which ``wb.graph(path)`` opens again; ``.svg``, ``.png`` and
+        ``.pdf`` are pictures; ``.dot`` is for Graphviz and ``.json`` for Model Explorer.
 
         Raises:
-            ValueError: another suffix; the message lists the known ones.
+            ValueError: the suffix is another one; the message lists the known suffixes.
         """
         return save(self.record, path)
 
     def diff(self, other: GraphView | GraphRecord) -> GraphDiffView:
-        """What changed from this capture to ``other``."""
+        """Show what changed from this capture to ``other``."""
         return diff(self.record, other)
 
     def why_no_gradient(self, parameter: str) -> Unreached | str:
-        """Why ``parameter`` gets no gradient from this loss, or a sentence that it gets one."""
+        """Explain why ``parameter`` gets no gradient from this loss, or say that it gets one."""
         return why_no_gradient(self.record, parameter)
 
     def holders(self, node: int | GraphNode | str) -> tuple[HeldStorage, ...]:
-        """What a node, or a module by its path, keeps for backward, and which others do as well."""
+        """Storages that a node, or a module by its path, holds for backward, and other holders."""
         return holders(self.record, node)
 
     def checkpoint_saving(self, module: str) -> CheckpointSaving:
-        """What activation checkpointing of a module would free, by this capture."""
+        """Estimate what activation checkpointing of a module would free, from this capture."""
         return checkpoint_saving(self.record, module)
 
     def figure(self) -> Figure:
@@ -116,10 +116,10 @@ class GraphView:
         return self._record
 
     def _awaited(self) -> str:
-        """What the view still lacks, or ``""``."""
+        """Sentence about what the view still lacks, or ``""``."""
         if self._record is None or self._watch is None or self._watch.begun:
             return ""
-        if FREED in self._record.notes:  # a backward was here before the capture
+        if FREED in self._record.notes:  # a backward ran before the capture
             return ""
         return "No gradients yet: they are here once backward() of this loss has run."
 
@@ -158,6 +158,6 @@ class GraphView:
 
 
 def _on_message(widget: Any, content: Any) -> None:
-    """The widget asks for the strip below its graph, which most graphs have no use for."""
+    """Send the strip below the graph when the widget requests it; most graphs do not need it."""
     if isinstance(content, dict) and content.get("type") == "module":
         send_bundle(widget, str(content.get("name")), {"flow"})

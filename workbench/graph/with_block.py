@@ -43,7 +43,7 @@ class Traced:
 _FROM_EDGES = "it began at a GradientEdge, which has no value to show; give backward the tensor"
 
 _ended: deque[Traced] = deque(maxlen=8)
-"""So that ``wb.graph(loss)`` after the block finds what the block saw."""
+"""Ended traces, so that ``wb.graph(loss)`` after a block finds what the block recorded."""
 _running: dict[int, TracedGraph] = {}
 """Thread -> the block that thread is in."""
 
@@ -51,14 +51,14 @@ _running: dict[int, TracedGraph] = {}
 class TracedGraph(GraphView):
     """Watches the forwards of ``model`` in a block, and captures the first loss that runs backward.
 
-    ``loss.backward()`` and ``torch.autograd.backward(loss)`` count alike. What is given to
+    ``loss.backward()`` and ``torch.autograd.backward(loss)`` count alike. What is passed to
     `torch.autograd.grad` is captured too, until one of these follows: a gradient penalty takes the
     gradients of a part of the loss first.
 
     ``wb.graph(loss)``, in the block or after it, shows any loss made in it with its source lines.
 
     Args:
-        model: whose forwards to watch.
+        model: the module whose forwards to watch.
         gradients: whether to watch that backward too.
     """
 
@@ -108,7 +108,7 @@ class TracedGraph(GraphView):
 
     @property
     def record(self) -> GraphRecord:
-        """The record; with gradients from when its loss has run backward.
+        """The record; it contains gradients once its loss has run backward.
 
         Raises:
             RuntimeError: no loss has been captured, or capturing it failed.
@@ -134,11 +134,11 @@ class TracedGraph(GraphView):
         return f"this backward ran, but its graph could not be captured ({self._fault})"
 
     def so_far(self) -> Traced | None:
-        """What has been seen, while the block runs."""
+        """The trace so far, while the block runs."""
         return None if self._trace is None else Traced(self._trace.result(), self._ref)
 
     def _capture(self, backward: BackwardCall) -> None:
-        """Called when a backward starts: snapshot before it frees what was saved."""
+        """Capture the graph when a backward starts, before it frees what was saved."""
         if self._trace is None or self._model is None:
             return
         if not backward.roots:
@@ -151,7 +151,7 @@ class TracedGraph(GraphView):
         try:
             self._take(self._model, self._trace, backward)
         except NoGraphError:
-            pass  # backward itself will tell the user
+            pass  # backward itself will report it to the user
         except Exception as error:  # noqa: BLE001 - the user's backward goes on
             self._fault = f"{type(error).__name__}: {error}"
 
@@ -177,7 +177,7 @@ class TracedGraph(GraphView):
 def _models_and_trace(
     model: nn.Module, seen: TraceResult, graph: Walk, variables: Mapping[str, Any]
 ) -> tuple[Mapping[str, nn.Module], TraceResult]:
-    """The traced model, or whose loss it is where ``graph`` has nothing of it (of a GAN, say)."""
+    """The traced model, or the models of the loss if ``graph`` has nothing of it (a GAN, say)."""
     inside = owners_by_sequence(graph.sequence, seen.owner_at, seen.owner) >= 0
     if inside.any() or uses(graph, model):
         return {"": model}, seen

@@ -1,4 +1,4 @@
-"""A record completed with what its backward handed to every node."""
+"""Completion of a record with the gradients that its backward pass gave to every node."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _COMPILED = (
 
 @without_collections()
 def with_gradients(record: GraphRecord, watch: GradientWatch) -> GraphRecord:
-    """``record`` with the gradient columns of the backward that ``watch`` saw.
+    """Return ``record`` with the gradient columns of the backward pass that ``watch`` observed.
 
     Args:
-        record: of the same graph as the watch.
-        watch: a backward, as far as it has run; one that has not begun changes nothing. The scale
-            of its gradient scaler is divided out of norms and magnitudes.
+        record: a record of the same graph as the watch.
+        watch: observer of a backward pass, as far as that has run; a pass that has not begun
+            changes nothing. Norms and magnitudes are divided by the scale of its gradient scaler.
     """
     if watch.is_compiled:
         return dataclasses.replace(record, notes=(*record.notes, _COMPILED))
@@ -55,7 +55,7 @@ def with_gradients(record: GraphRecord, watch: GradientWatch) -> GraphRecord:
 
 
 def _weight(loss: Statistics | None) -> float:
-    """The gradient of a scalar loss, where that is a usable number; NaN otherwise."""
+    """The gradient of a scalar loss if that is a usable number, else NaN."""
     return math.nan if loss is None or loss.size != 1 else loss.largest
 
 
@@ -76,7 +76,7 @@ def _columns(size: int, found: dict[int, Statistics], scale: float) -> dict[str,
 
 
 def _bins(found: dict[int, Statistics]) -> dict[str, Any]:
-    """Magnitudes in these are unscaled already (see `GradientWatch`)."""
+    """The histogram columns; magnitudes are already unscaled (see `GradientWatch`)."""
     rows = [
         (row, power, number / one.size)
         for row, one in sorted(found.items())
@@ -96,7 +96,7 @@ def _narrow(column: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
 
 
 def _notes(record: GraphRecord, watch: GradientWatch, weight: float) -> list[str]:
-    """What must be said; ``weight`` is the gradient that a scalar loss got, without a scale."""
+    """Notes for the record; ``weight`` is the gradient of a scalar loss, without a scale."""
     found: list[str] = []
     num_idle = watch.order().count(-1)
     if not watch.done:

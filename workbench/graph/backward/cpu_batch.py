@@ -1,8 +1,8 @@
 """Small gradients on the CPU, measured together.
 
-A deep graph hands on thousands of gradients of a few hundred values, and measuring one at a time
-takes ten calls each. So they are copied, end to end, into one buffer, and measured segment by
-segment when that is full or the backward has ended.
+The backward pass of a deep graph computes thousands of gradients of a few hundred values, and
+measuring them one at a time takes ten calls each. So they are copied, end to end, into one buffer,
+which is measured segment by segment when it is full or the backward pass has ended.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MOST_VALUES = 2**11
-"""Values of a small gradient."""
+"""Maximum number of values of a small gradient."""
 _ROOM = 2**16
-"""Values in the buffer, half a megabyte."""
+"""Number of values in the buffer, half a megabyte."""
 
 
 class _Segment(NamedTuple):
     row: int
     start: int
     num_samples: int
-    """Length of the first dimension where that is the batch, else 0."""
+    """Length of the first dimension if that is the batch, else 0."""
 
 
 class SmallGradients:
@@ -41,13 +41,13 @@ class SmallGradients:
         self._segments: list[_Segment] = []
         self._found: list[tuple[int, Statistics]] = []
         self.unit = 1.0
-        """What the magnitudes of the histograms are divided by."""
+        """Divisor of the magnitudes in the histograms."""
 
     def add(self, row: int, gradient: Tensor, *, has_rows: bool) -> bool:
-        """Keep a copy of ``gradient``; False where it is not small and plain.
+        """Keep a copy of ``gradient``; returns False if it is not small and plain.
 
         Args:
-            row: of the node that was handed it.
+            row: row of the node that received the gradient.
             gradient: a strided tensor on the CPU.
             has_rows: whether its first dimension is the batch.
         """
@@ -65,7 +65,7 @@ class SmallGradients:
         return True
 
     def read(self) -> list[tuple[int, Statistics]]:
-        """(row, statistics) of everything that was added; lets go of the buffer."""
+        """(row, statistics) of everything that was added; releases the buffer."""
         self._measure()
         found, self._found, self._buffer = self._found, [], None
         return found

@@ -1,7 +1,7 @@
 """Gradients measured on an accelerator and read later, in one transfer per device.
 
 Nothing here waits for the device or copies a gradient: norms are reductions, and the non-finite
-values of a large one are counted piece by piece.
+values of a large gradient are counted piece by piece.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _MOST_SAMPLES = 2**22
-"""Values of all gradients together that are copied for their histograms; then a few of each."""
+"""Total number of values copied for histograms; beyond it only a few per gradient are copied."""
 _FEW = 2**8
 
 
@@ -41,17 +41,17 @@ class _Later:
 
     key: Any
     part: tuple[int, int, int]
-    """Values, repeat, implicit zeros."""
+    """Number of values, how often each is repeated, number of implicit zeros."""
     scalars: tuple[Tensor, Tensor, Tensor, Tensor]
-    """Norm, largest magnitude, values other than 0, values that are not finite."""
+    """Norm, largest magnitude, number of non-zero values, number of non-finite values."""
     sample: Tensor
     """A copy of some values, for the histogram."""
     rows: Tensor | None
-    """Per row of the batch its largest magnitude, NaN or infinite where a value is."""
+    """Largest magnitude in each row of the batch; NaN or infinite if a value is."""
 
 
 class Pending:
-    """Gradients measured on devices and not read yet."""
+    """Gradients that were measured on devices and are not read yet."""
 
     def __init__(self) -> None:
         self._waiting: dict[torch.device, list[_Later]] = defaultdict(list)
@@ -60,7 +60,7 @@ class Pending:
     def add(
         self, key: Any, part: Part, rows_of: Tensor | None = None, *, histogram: bool = True
     ) -> None:
-        """Measure ``part`` on its device; ``key`` names the result."""
+        """Measure ``part`` on its device; ``key`` identifies the result."""
         values, repeat, implicit = part
         count = values.numel()
         if not count:
@@ -85,7 +85,7 @@ class Pending:
         """(key, statistics) of everything that was added; one transfer per device.
 
         Args:
-            unit: what the magnitudes of the histograms are divided by.
+            unit: divisor of the magnitudes in the histograms.
         """
         waiting, self._waiting = self._waiting, defaultdict(list)
         self._num_samples = 0
@@ -93,7 +93,7 @@ class Pending:
 
 
 def _read_group(group: list[_Later], unit: float) -> Iterator[tuple[Any, Statistics]]:
-    on_mps = group[0].scalars[0].device.type == "mps"  # which has no float64
+    on_mps = group[0].scalars[0].device.type == "mps"  # MPS has no float64
     dtype = torch.float32 if on_mps else torch.float64
     parts = [torch.stack([later.scalars[i].to(dtype) for later in group]) for i in range(4)]
     parts += [later.rows.to(dtype).flatten() for later in group if later.rows is not None]

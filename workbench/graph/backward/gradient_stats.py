@@ -1,15 +1,15 @@
-"""The size of one gradient in a few numbers, without changing it and without waiting for a device.
+"""Statistics of one gradient, computed without changing it and without waiting for a device.
 
-A gradient on the CPU is measured at once: reading a number there costs nothing, so the rare and
-costly questions (how many values are not finite, and in which rows of the batch) are asked only
-when the norm says so. On an accelerator the answers stay there: see
+A gradient on the CPU is measured at once. Reading a number there costs nothing, so the rare and
+expensive statistics (how many values are not finite, and in which rows of the batch) are computed
+only when the norm shows that they are needed. On an accelerator the results stay on the device: see
 `workbench.graph.backward.device_batch`.
 
-What is read per gradient on the CPU is one pass for the norm, one for the largest and one for the
-smallest value, piece by piece so that memory is read once, and at most `EXACT_ZEROS` values for the
-share of zeros: counting all of them would take four times as long as the norm (torch 2.13, two
-cores). More than half of the time is the memory's: for the 45 million values of a ResNet-50 it is
-1.7 times that of one sum over them. Small gradients go through
+Each gradient on the CPU takes one pass for the norm, one for the largest and one for the smallest
+value, piece by piece so that memory is read once. For the share of zeros at most `EXACT_ZEROS`
+values are read: counting all of them would take four times as long as the norm (torch 2.13, two
+cores). More than half of the time is spent on memory access: the 45 million values of a ResNet-50
+take 1.7 times as long as one sum over them. Small gradients go through
 `workbench.graph.backward.cpu_batch`.
 """
 
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-# Some values of a gradient that stand for all of them, where counting all would take too long.
+# Samples of a gradient's values, used where counting all of them would take too long.
 
 EXACT_ZEROS = 2**13
-"""Gradients of at most this many values have their zeros counted, larger ones are sampled."""
+"""Largest number of values among which zeros are counted exactly; larger gradients are sampled."""
 NUM_SAMPLES = 2**11
-"""Evenly spaced values looked at in a larger one: a standard error of at most 1.1 % of all."""
+"""Number of evenly spaced samples of a larger one: a standard error of at most 1.1 % of all."""
 
 
 def evenly_spaced(values: Tensor, step: int) -> Tensor:
-    """About `NUM_SAMPLES` values. The step is odd, so that it does not stay in one channel."""
+    """About `NUM_SAMPLES` values. The step is odd, so that samples do not stay in one channel."""
     positions = torch.arange(0, values.numel(), step, device=values.device)
     return values[torch.unravel_index(positions, values.shape)]
 
 
 def sample_of(values: Tensor, most: int = NUM_SAMPLES) -> Tensor:
-    """A copy of about ``most`` evenly spaced values, of all where those are few; on the device."""
+    """A copy of about ``most`` evenly spaced values, or of all if they are few; on the device."""
     count = values.numel()
     if count <= min(2 * most, EXACT_ZEROS):
         return values.reshape(-1).clone()
@@ -56,7 +56,7 @@ def sample_of(values: Tensor, most: int = NUM_SAMPLES) -> Tensor:
 
 
 def is_dense(values: Tensor) -> bool:
-    """Whether its elements fill one stretch of memory, in any order of the dimensions."""
+    """Whether the elements fill one contiguous range of memory, in any order of the dimensions."""
     if values.is_contiguous():
         return True
     expected = 1
@@ -69,16 +69,16 @@ def is_dense(values: Tensor) -> bool:
 
 
 PIECE = 2**19
-"""Values that are read together: few calls, and two megabytes of float32 stay in a cache."""
+"""Number of values read together: few calls, and two megabytes of float32 stay in a cache."""
 MOST_ROWS = 64
-"""Rows of a batch that are named at most."""
+"""Maximum number of rows of a batch that are listed."""
 FLOATS = frozenset((torch.float32, torch.float64, torch.bfloat16, torch.float16))
 CHUNK = 2**24
-"""Values that are copied at once while non-finite ones are counted."""
+"""Number of values copied at once while non-finite ones are counted."""
 
 
 class Statistics(NamedTuple):
-    """What is known of one gradient, or of several together."""
+    """Statistics of one gradient, or of several together."""
 
     norm: float
     """L2 norm."""
@@ -92,21 +92,21 @@ class Statistics(NamedTuple):
     rows: tuple[int, ...] = ()
     """Rows of the batch with a value that is not finite, at most `MOST_ROWS`."""
     bins: Bins = ()
-    """How many of the others lie at each power of ten; estimated where zeros are."""
+    """Number of finite non-zero values at each power of ten; estimated where zeros are."""
 
 
 class Part(NamedTuple):
-    """Real strided values that stand for (part of) a gradient."""
+    """Real strided values that represent a gradient or a part of it."""
 
     values: Tensor
     repeat: int
-    """How often each value occurs in the gradient, more than once where it is broadcast."""
+    """How often each value occurs in the gradient; more than once if it is broadcast."""
     implicit: int
-    """Zeros that are not among the values (a sparse gradient)."""
+    """Number of zeros that are not among the values (in a sparse gradient)."""
 
 
 def combine(found: Sequence[Statistics]) -> Statistics:
-    """Of the gradients of a node's outputs, those of their concatenation."""
+    """Statistics of the concatenation of the gradients of a node's outputs."""
     if len(found) == 1:
         return found[0]
     largest = [one.largest for one in found]
@@ -122,26 +122,26 @@ def combine(found: Sequence[Statistics]) -> Statistics:
 
 
 def is_plain(gradient: Tensor) -> bool:
-    """Whether it is an ordinary tensor in this machine's memory."""
+    """Whether it is an ordinary tensor in this machine's CPU memory."""
     return has_own_storage(gradient) and gradient.is_cpu
 
 
 def has_rows(gradient: Tensor, batch_size: int | None) -> bool:
-    """Whether its first dimension is the batch, of ``batch_size`` samples where that is known."""
+    """Whether the first dimension is the batch, of ``batch_size`` samples; False if unknown."""
     return (
         batch_size is not None and has_own_storage(gradient) and gradient.shape[:1] == (batch_size,)
     )
 
 
 def parts_of(gradient: Tensor) -> Iterator[Part]:
-    """``gradient`` as real strided tensors without repeats, cut off from any graph.
+    """Split ``gradient`` into real strided tensors without repeats, detached from any graph.
 
     Raises:
         NoValuesError: its values cannot be read.
     """
     if not has_own_storage(gradient) or not has_memory(gradient):
         for inner in values_of(gradient):
-            if inner.is_floating_point() or inner.is_complex():  # not the offsets of a jagged one
+            if inner.is_floating_point() or inner.is_complex():  # not a jagged tensor's offsets
                 yield from _parts_of(inner)
     else:
         yield from _parts_of(gradient.detach() if gradient.requires_grad else gradient)
@@ -168,7 +168,7 @@ def _stored(gradient: Tensor) -> Tensor:
 
 def _strided(gradient: Tensor) -> Part:
     values, repeat = gradient, 1
-    if 0 in values.stride():  # as `sum` hands it out: one value, broadcast
+    if 0 in values.stride():  # as the backward of `sum` returns it: one value, broadcast
         for dim, stride in enumerate(values.stride()):
             if stride == 0 and values.shape[dim] > 1:
                 repeat *= values.shape[dim]
@@ -185,8 +185,8 @@ def measure(part: Part, histograms: Histograms, rows_of: Tensor | None = None) -
 
     Args:
         part: the gradient.
-        histograms: where a sample of it is left, whose bins are there when these are read.
-        rows_of: the gradient again where its first dimension is the batch.
+        histograms: receives a sample of the gradient; its bins are available once these are read.
+        rows_of: the gradient again, if its first dimension is the batch.
     """
     values, repeat, implicit = part
     count = values.numel()
@@ -209,14 +209,14 @@ def measure(part: Part, histograms: Histograms, rows_of: Tensor | None = None) -
 
 
 def is_finite(gradient: Tensor) -> bool:
-    """Whether every value is finite; one pass where it is. Reads the device.
+    """Whether every value is finite; takes one pass if so. Reads from the device.
 
     Raises:
         NoValuesError: its values cannot be read.
     """
     is_summable = is_plain(gradient) and gradient.dtype in FLOATS and not gradient.requires_grad
     is_summable = is_summable and has_memory(gradient)
-    if is_summable and math.isfinite(gradient.sum().item()):  # what overflows is looked at again
+    if is_summable and math.isfinite(gradient.sum().item()):  # overflowing sums are checked again
         return True
     for values, _, _ in parts_of(gradient):
         total = values.sum(dtype=wide(values)).item()
@@ -226,17 +226,17 @@ def is_finite(gradient: Tensor) -> bool:
 
 
 def wide(values: Tensor) -> torch.dtype:
-    """The type in which sums of ``values`` are taken."""
+    """The dtype in which sums of ``values`` are computed."""
     return torch.float64 if values.dtype is torch.float64 else torch.float32
 
 
 def l2_norm(values: Tensor) -> Tensor:
-    """The norm as a scalar on the device; half precision is summed in float32."""
+    """L2 norm as a scalar tensor on the device; half precision is summed in float32."""
     return torch.linalg.vector_norm(values, dtype=wide(values))
 
 
 def num_non_finite(values: Tensor) -> Tensor:
-    """How many are NaN or infinite, on the device: ``x - x`` is 0 for a finite x, else NaN."""
+    """Number of NaN or infinite values, on the device: ``x - x`` is 0 for a finite x, else NaN."""
     if values.numel() <= CHUNK:
         return torch.count_nonzero(values - values)
     rows = max(1, len(values) * CHUNK // values.numel())
@@ -244,9 +244,10 @@ def num_non_finite(values: Tensor) -> Tensor:
 
 
 def _scan(values: Tensor, histograms: Histograms) -> tuple[float, float, int, int]:
-    """Norm and largest magnitude; size of the sample left with ``histograms``, and its non-zeros.
+    """Norm, largest magnitude, size of the sample left in ``histograms``, number of its non-zeros.
 
-    A large tensor is read in pieces that fit a cache, so that memory is read once and not thrice.
+    A large tensor is read in pieces that fit a cache, so that memory is read once and not three
+    times.
     """
     count = values.numel()
     step = 1 if count <= EXACT_ZEROS else count // NUM_SAMPLES | 1
@@ -270,10 +271,11 @@ def _scan(values: Tensor, histograms: Histograms) -> tuple[float, float, int, in
 
 
 def _norm_and_largest(values: Tensor) -> tuple[float, float]:
-    """Both in the fastest way torch has: about two thirds of the time of `vector_norm`, `aminmax`.
+    """Norm and largest magnitude, in the fastest way that torch has.
 
-    A finite sum of squares proves that every value is finite. The bits of finite floats that are
-    not negative are ordered as integers, whose maximum needs no care for NaN.
+    It takes about two thirds of the time of `vector_norm` and `aminmax`. A finite sum of squares
+    proves that every value is finite. The bit patterns of non-negative finite floats are ordered
+    like integers, whose maximum needs no special case for NaN.
     """
     if values.dtype is torch.float32 and values.stride() == (1,) and not values.is_neg():
         square = torch.dot(values, values).item()

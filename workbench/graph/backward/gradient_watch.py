@@ -1,19 +1,21 @@
-"""Watching the backward of a captured graph.
+"""Observation of the backward pass of a captured graph.
 
-Every node gets a hook that is handed the gradient of the node's output right before the node runs;
-a leaf's is what backward gave it. What the hook notes are numbers (of small gradients a copy until
-the buffer for these is full; on an accelerator, scalars that stay there until the backward has
-ended). Hooks (`workbench.graph.backward.gradient_watch`) keep neither a node nor their watch alive;
-a watch goes with its view.
+Every node gets a hook that receives the gradient of the node's output right before the node runs;
+for a leaf it is the gradient that the backward pass gives it. Hooks record numbers (of small
+gradients a copy until the buffer for these is full; on an accelerator, scalars that stay there
+until the backward pass has ended). Hooks (`workbench.graph.backward.gradient_watch`) keep neither a
+node nor their watch alive; a watch lives as long as its view.
 
-Backward of *this* loss begins when the root's hook is called: a backward of another loss that
-shares some nodes is none of ours, whether it ran before, runs beside it on another thread or inside
-one of its hooks. The first one is watched, whatever thread it runs on; the hooks are taken off when
-it ends. A graph that is run twice (``retain_graph=True``) is measured in the first run.
+The backward pass of *this* loss begins when the root's hook is called. A backward pass of another
+loss that shares some nodes is not watched, whether it ran before, runs at the same time on another
+thread or runs inside one of this pass's hooks. The first pass is watched, on whatever thread it
+runs; the hooks are removed when it ends. A graph that is run twice (``retain_graph=True``) is
+measured in the first run.
 
-To tell which node *made* a value that is not finite, it is enough to know what each node was
-handed, as long as one node alone hands it on. Where several do (a residual connection, a shared
-weight) those that could make such a value are asked what they handed out too, unless only one can.
+To determine which node *made* a non-finite value, it is enough to know which gradient each node
+received, as long as it comes from only one node. Where it comes from several (a residual
+connection, a shared weight), the gradients returned by those that could make such a value are
+checked too, unless only one of them could.
 """
 
 from __future__ import annotations
@@ -64,34 +66,34 @@ if TYPE_CHECKING:
     from workbench.graph.core.walk import Walk
 
 
-# Hooks on the nodes of one graph, as few and as small objects as torch lets them be.
+# Hooks on the nodes of one graph, made of as few and as small objects as torch allows.
 #
-# A deep graph has tens of thousands of nodes. What is made for each of them is looked through by
-# every collection of Python's garbage until the backward has ended, and that can cost more than the
-# backward; so a hook is one object, and of its handle nothing is kept.
+# A deep graph has tens of thousands of nodes. Until the backward pass has ended, every run of
+# Python's garbage collector traverses the objects made for each of them, and that can cost more
+# than the backward pass; so a hook is one object, and nothing of its handle is kept.
 #
-# A hook refers to its row, never to a node, and to its watch weakly: one whose watch is gone does
-# nothing.
+# A hook refers to its row, never to a node, and to its watch weakly: a hook whose watch is gone
+# does nothing.
 
 Slots = Sequence[tuple[int, int]]
-"""(index of a gradient that a node hands out, row of the node that gets it)."""
+"""(index of a gradient that a node returns, row of the node that receives it)."""
 
 
 class NodeHooks:
-    """The hooks of one watch, until they are taken off."""
+    """The hooks of one watch, until they are removed."""
 
     def __init__(self, watch: weakref.ref[GradientWatch]) -> None:
         self._watch = watch
         self._tables: list[dict[int, Any]] = []
         self._ids: list[int] = []
-        """By place in `_tables`."""
+        """Id of each hook, in the order of `_tables`."""
 
     def before(self, node: Node, row: int) -> None:
-        """Have `GradientWatch.see` called before ``node`` runs."""
+        """Register a call of `GradientWatch.see` before ``node`` runs."""
         self._keep(node.register_prehook(_Before(self._watch, row)))
 
     def after(self, node: Node, row: int, slots: Slots) -> None:
-        """Have `GradientWatch.see_made` called after ``node`` has run."""
+        """Register a call of `GradientWatch.see_made` after ``node`` has run."""
         self._keep(node.register_hook(_After(self._watch, row, slots)))
 
     def _keep(self, handle: RemovableHandle) -> None:
@@ -99,7 +101,7 @@ class NodeHooks:
         self._ids.append(handle.id)
 
     def take_off(self) -> None:
-        """Take all of them off; safe to call twice, also from a destructor."""
+        """Remove all hooks; idempotent, and safe to call from a destructor."""
         tables, self._tables = self._tables, []
         ids, self._ids = self._ids, []
         for table, hook in zip(tables, ids, strict=True):
@@ -136,12 +138,12 @@ class _After(_Before):
 def look(
     watch: weakref.ref[GradientWatch], row: int, tell: Callable[..., None], *what: Any
 ) -> None:
-    """Call ``tell(watch, *what)`` unseen by modes; whatever it raises becomes a fault."""
+    """Call ``tell(watch, *what)`` outside all modes; whatever it raises is recorded as a fault."""
     alive = watch()
     if alive is None:
         return
     try:
-        if in_compiled_autograd():  # first: Dynamo reads this, and no further
+        if in_compiled_autograd():  # first: Dynamo traces this, and no further
             alive.see_compiled(row)
             return
         with without_functions(), without_dispatch():
@@ -151,15 +153,16 @@ def look(
 
 
 class GradientWatch:
-    """What the next backward from the root of ``graph`` hands to each of its nodes.
+    """Observes the gradient of each node in the next backward from the root of ``graph``.
 
     Args:
-        graph: a live graph; nothing of it is kept.
-        batch_size: length of the first dimension of tensors that have one row per sample, where
-            it is known; rows with non-finite values are looked for in these.
-        scale: what a gradient scaler multiplied the loss with, where that is known.
-        scalers: whose scale it is if the loss gets just that as its gradient. One of Workbench
-            tells its own while the backward runs.
+        graph: a live graph; no reference to it is kept.
+        batch_size: length of the first dimension of tensors that have one row per sample, if it is
+            known; rows with non-finite values are searched for in these.
+        scale: the factor by which a gradient scaler multiplied the loss, if it is known.
+        scalers: gradient scalers; if the loss receives the scale of one of them as its gradient,
+            the pass is taken to be scaled by it. A scaler of Workbench reports its own scale while
+            the backward pass runs.
     """
 
     def __init__(
@@ -175,19 +178,19 @@ class GradientWatch:
         self._batch_size = batch_size
         self._given, self._scalers = scale, scalers
         self._told: tuple[int, Callable[[], float]] | None = None
-        """A backward that carries a scale, and what gives it."""
+        """A backward pass that carries a scale, and the function that returns the scale."""
         self.scale = 1.0
-        """Of the gradient scaler of this backward; what was measured carries it."""
+        """Scale of the gradient scaler in this backward pass; measured values include it."""
         self._root = len(graph.nodes) - 1
         self._size = len(graph.nodes)
         self.begun = False
-        """Whether a backward from the root has started."""
+        """Whether a backward pass from the root has started."""
         self.done = False
         """Whether it has run to its end."""
         self.is_compiled = False
-        """Whether compiled autograd ran it, whose gradients have no values to look at."""
+        """Whether compiled autograd ran it, in which case gradients have no values to inspect."""
         self.faults: list[str] = []
-        """What could not be measured: one message for each."""
+        """What could not be measured, one message each."""
         self._giver = givers(graph)
         self._is_linked = set(self._giver) | set(self._giver.values())
         self._forget()
@@ -202,26 +205,26 @@ class GradientWatch:
         self.stop()
 
     def stop(self) -> None:
-        """Take the hooks off; what was measured stays."""
+        """Remove the hooks; measurements are kept."""
         listen_no_more(self)
         self._hooks.take_off()
 
     def scaled_by(self, scale: Callable[[], float]) -> None:
-        """The backward that runs now, of whichever loss, carries a scale."""
+        """Note that the backward pass that runs now, of whichever loss, carries a scale."""
         self._told = current_backward(), scale
 
     def order(self) -> list[int]:
-        """Per row, the how manieth it ran in the backward; -1 where it did not run."""
+        """Per row, its index in the order in which nodes ran in backward; -1 if it did not run."""
         self._read()
         return self._order
 
     def statistics(self) -> dict[int, Statistics]:
-        """Row -> statistics of the gradient it was handed; absent where there was none."""
+        """Row -> statistics of the gradient it received; absent if there was none."""
         self._read()
         return {row: combine(found) for row, found in self._found.items()}
 
     def made(self) -> dict[tuple[int, int], bool]:
-        """(maker, user) -> whether what ``user`` handed to ``maker`` was finite, where asked."""
+        """(maker, user) -> whether ``user`` gave ``maker`` a finite gradient, where checked."""
         self._read()
         return self._made
 
@@ -234,13 +237,13 @@ class GradientWatch:
         self._small = SmallGradients()
         self._histograms = Histograms()
         self._memory: dict[int, tuple[Any, ...]] = {}
-        """Row -> where the gradient that it was handed lies, while it may be handed on."""
+        """Row -> memory of the gradient that it received, while that may be passed on."""
 
     def see(self, row: int, gradients: tuple[Tensor | None, ...]) -> None:
-        """A node is about to run."""
+        """Record the gradients of a node that is about to run."""
         if self.done:
             return
-        if row == self._root:  # again, where the backward before this one raised
+        if row == self._root:  # again, if the previous backward raised
             self._forget()
             self._backward = current_backward()
             self.begun, self.is_compiled = True, False
@@ -256,7 +259,7 @@ class GradientWatch:
                 self._measure(row, gradient)
 
     def _scale_of(self, gradients: tuple[Tensor | None, ...]) -> float:
-        """The scale on ``gradients``, which the root was handed; 1 where there is none."""
+        """The scale that ``gradients``, received by the root, include; 1 if there is none."""
         if self._told is not None and self._told[0] == self._backward:
             return self._told[1]()
         if self._given is not None:
@@ -268,12 +271,12 @@ class GradientWatch:
         return factor if factor in scales_of(self._scalers) else 1.0
 
     def see_compiled(self, row: int) -> None:
-        """Compiled autograd is about to run a node, with gradients that may have no values."""
+        """Note that compiled autograd runs a node, with gradients that may have no values."""
         if row == self._root and not self.done:
             self.begun = self.is_compiled = True
 
     def see_made(self, row: int, slots: Slots, made: Any) -> None:
-        """A node has run; ``slots`` are (index, row of the maker) of the gradients in question."""
+        """Check gradients that a node returned; ``slots`` are (index, row of the maker)."""
         if self._backward != current_backward() or self._order[row] < 0:
             return
         for index, maker in slots if self._was_finite(row) else ():
@@ -288,14 +291,14 @@ class GradientWatch:
                     self._pending.add((maker, row), part, histogram=False)
 
     def fault(self, error: Exception) -> None:
-        """Something of ours failed; the user's backward goes on."""
+        """Record that Workbench's own code failed; the user's backward continues."""
         is_told = isinstance(error, NoValuesError)
         text = (str(error) if is_told else f"{type(error).__name__}: {error}").split("\n", 1)[0]
         if text not in self.faults:
             self.faults.append(text)
 
     def end(self) -> None:
-        """The backward has run to its end."""
+        """Finish the watch; the backward pass has run to its end."""
         self.done = True
         self.stop()
         self._read()
@@ -315,9 +318,10 @@ class GradientWatch:
                 self._pending.add(row, part, rows_of)
 
     def _is_known(self, row: int, gradient: Tensor) -> bool:
-        """Take over what was measured of the same memory, where a node handed it on untouched.
+        """Reuse the statistics of the same memory if a node passed it on unchanged.
 
-        The giver's memory was alive while it handed this on, and has been since if this is it.
+        The upstream node's memory was alive while it passed the gradient on, and has been since if
+        this is the same memory.
         """
         if not is_plain(gradient):
             return False
@@ -330,7 +334,7 @@ class GradientWatch:
         return True
 
     def _was_finite(self, row: int) -> bool:
-        """Whether the gradient that ``row`` was handed was; True where not known yet."""
+        """Whether the gradient that ``row`` received was finite; True if not known yet."""
         return not any(one.non_finite for one in self._found.get(row, ()))
 
     def _read(self) -> None:
@@ -345,10 +349,10 @@ class GradientWatch:
 
 
 def _memory_of(gradient: Tensor) -> tuple[Any, ...]:
-    """What two gradients agree in that have the same values, in some order of the dimensions.
+    """A key that is equal for gradients with the same values, in any order of the dimensions.
 
     The real part of a complex gradient, and one value that is broadcast, begin at the same address
-    and may be as many.
+    and may have as many elements.
     """
     order = () if is_dense(gradient) else (gradient.shape, gradient.stride())
     flags = gradient.dtype, gradient.is_conj(), gradient.is_neg()

@@ -1,4 +1,4 @@
-"""How the values of a gradient lie over the powers of ten."""
+"""Histogram of the values of a gradient over the powers of ten."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ Bins = Sequence[tuple[int, float]]
 Floats = npt.NDArray[np.float64]
 
 _NONE, _UNSURE = 2**14, 2**14 + 1
-"""In place of a power: of a value that is not counted, of bits that do not tell."""
+"""Placeholders for a power: of a value that is not counted, of bits that do not determine it."""
 _LOWER = 16
-"""Bits of a float32 that are not looked at."""
+"""Number of low bits of a float32 that are ignored."""
 _ROOM = 2**16
-"""Values in the buffer, half a megabyte."""
+"""Number of values in the buffer, half a megabyte."""
 _MOST_CELLS = 2**22
-"""Cells of the table that counts the values of many gradients, 32 MiB."""
+"""Maximum number of cells in the table that counts the values of many gradients, 32 MiB."""
 
 
 def bins_of_each(values: Floats, starts: Sequence[int]) -> list[Bins]:
-    """How many values lie at each power of ten; zeros and non-finite ones are left out.
+    """Count the values at each power of ten; zeros and non-finite values are left out.
 
     Args:
-        values: those of many gradients, end to end.
-        starts: where each of them begins, ascending, from 0.
+        values: values of many gradients, end to end.
+        starts: index at which each gradient begins, ascending, from 0.
     """
     powers = _powers_of(np.abs(values))
     counted = powers != _NONE
@@ -40,7 +40,7 @@ def bins_of_each(values: Floats, starts: Sequence[int]) -> list[Bins]:
         return [()] * len(starts)
     low = int(powers.min())
     powers = np.where(counted, powers - low, np.int16(-1))
-    width = int(powers.max()) + 2  # the first cell: not counted
+    width = int(powers.max()) + 2  # the first cell is for uncounted values
     if len(starts) * width > _MOST_CELLS:
         half = len(starts) // 2
         cut = starts[half]
@@ -57,10 +57,10 @@ def bins_of_each(values: Floats, starts: Sequence[int]) -> list[Bins]:
 
 
 def _powers_of(sizes: Floats) -> npt.NDArray[np.int16]:
-    """``floor(log10(size))`` of each; `_NONE` for 0 and what is not finite.
+    """``floor(log10(size))`` of each; `_NONE` for 0 and non-finite values.
 
-    Looked up by the upper half of the bits of a float32, and among the powers themselves only where
-    these bits do not tell.
+    Powers are looked up by the upper half of the bits of a float32. Only where these bits do not
+    determine the power is it searched for among the powers themselves.
     """
     with np.errstate(over="ignore", under="ignore"):
         bits = sizes.astype(np.float32).view(np.uint32)
@@ -74,7 +74,7 @@ def _powers_of(sizes: Floats) -> npt.NDArray[np.int16]:
 
 
 def filled(bins: Bins, number: float) -> Bins:
-    """``bins`` of a sample as those of the ``number`` finite values other than 0 that it is of."""
+    """Scale ``bins`` of a sample to the ``number`` finite non-zero values that it represents."""
     seen = sum(count for _, count in bins)
     if seen == number:
         return bins
@@ -82,37 +82,38 @@ def filled(bins: Bins, number: float) -> Bins:
 
 
 def usable(scale: float) -> float:
-    """``scale`` where it can be divided by, else 1."""
+    """``scale`` if it can be used as a divisor, else 1."""
     return scale if scale and math.isfinite(scale) else 1.0
 
 
 class Histograms:
-    """Samples whose values are counted together, which takes a third of the time of one by one."""
+    """Samples whose values are counted together, in a third of the time of counting each alone."""
 
     def __init__(self) -> None:
         self.unit = 1.0
-        """What magnitudes are divided by."""
+        """Divisor of the magnitudes."""
         self._buffer: Tensor | None = None
         self._end = 0
         self._waiting: list[tuple[int, list[tuple[int, float]], float]] = []
-        """Where a sample begins, its bins to come, and how many values these are of."""
+        """Start of each sample, its bins to be filled in, and the number of values they
+        represent."""
 
     def room(self, size: int) -> Tensor:
-        """Where the next sample, of ``size`` values, is to be written; on the CPU, in float64."""
+        """Buffer for the next sample, of ``size`` values; on the CPU, in float64."""
         if self._buffer is None or self._end + size > len(self._buffer):
             self._count()
             self._buffer = torch.empty(max(size, _ROOM), dtype=torch.float64, device="cpu")
         return self._buffer[self._end : self._end + size]
 
     def add(self, size: int, number: float) -> list[tuple[int, float]]:
-        """The bins of ``number`` values by the sample in the `room`; empty until `read`."""
+        """Bins of ``number`` values from the sample in the `room`; empty until `read`."""
         bins: list[tuple[int, float]] = []
         self._waiting.append((self._end, bins, number))
         self._end += size
         return bins
 
     def read(self) -> None:
-        """Fill in what `add` gave; lets go of the buffer."""
+        """Fill in the bins that `add` returned and release the buffer."""
         self._count()
         self._buffer = None
 
@@ -136,12 +137,13 @@ def _exactly(sizes: Floats) -> npt.NDArray[np.intp]:
 
 
 def _table() -> npt.NDArray[np.int16]:
-    """The power of ten of every float32 with these upper bits, where it is the same for all.
+    """Power of ten of the float32 values with given upper bits, if it is the same for all of them.
 
-    A power of ten on the edge makes both sides unsure: a float64 is rounded before it is looked up.
+    A power of ten at a boundary makes both sides undetermined: a float64 is rounded before it is
+    looked up.
     """
     first = np.arange(2 ** (31 - _LOWER) + 1, dtype=np.uint32) << _LOWER
-    with np.errstate(invalid="ignore"):  # those that are NaN
+    with np.errstate(invalid="ignore"):  # some are NaN
         edges = first.view(np.float32).astype(np.float64)
     low, high = _exactly(edges[:-1] * (1 - _ROUNDED)), _exactly(edges[1:] * (1 + _ROUNDED))
     table = np.full(len(first) - 1, _UNSURE, np.int16)
@@ -151,12 +153,12 @@ def _table() -> npt.NDArray[np.int16]:
 
 
 _ROUNDED = 2.0**-23
-"""At most what rounding to float32 moves a normal number by, as a part of it."""
+"""Maximum relative change of a normal number when it is rounded to float32."""
 _POWERS = _table()
 
 
 def added(many: Sequence[Bins]) -> Bins:
-    """The bins of several gradients together."""
+    """The bins of several gradients, added up."""
     total: dict[int, float] = {}
     for bins in many:
         for power, number in bins:

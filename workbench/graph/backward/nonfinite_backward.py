@@ -1,10 +1,10 @@
-"""Which node made the first NaN or infinity of a backward.
+"""Search for the node that made the first NaN or infinity of a backward pass.
 
-In backward a node is to blame when what it was handed was finite and what it handed on was not. The
-first to blame in the order in which the nodes ran is the one; what follows it only carries the
-value along. Where several nodes hand on to the same one, those that can make a value were asked
-(see `workbench.graph.core.gradient_paths`); where none of them made it, their finite gradients
-overflowed as they were added.
+A node is the cause when the gradient it received was finite and the gradient it passed on was not.
+The first such node in the order in which the nodes ran is reported; the nodes after it only carry
+the value along. Where several nodes pass gradients to the same node, those that can make such a
+value were checked (see `workbench.graph.core.gradient_paths`); if none of them made it, their
+finite gradients overflowed when they were added.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _HELD = (STORAGE_KINDS.index("activation"), STORAGE_KINDS.index("input"))
 
 @dataclass(frozen=True)
 class _Made:
-    """``row`` handed a value to ``maker`` that is not finite (-1: nobody else did)."""
+    """``row`` passed a non-finite value to ``maker`` (-1: no other node did)."""
 
     row: int
     maker: int
 
 
 def first_in_backward(record: GraphRecord, watch: GradientWatch) -> NonFinite | None:
-    """The node that made the first non-finite gradient; None where all are finite.
+    """The node that made the first non-finite gradient; None if all are finite.
 
     Args:
         record: the graph.
-        watch: its backward, as far as it has run.
+        watch: observer of its backward pass, as far as that has run.
     """
     order, found = watch.order(), watch.statistics()
     bad = {row for row, one in found.items() if one.non_finite}
@@ -68,7 +68,7 @@ def first_in_backward(record: GraphRecord, watch: GradientWatch) -> NonFinite | 
 def _blamed(
     record: GraphRecord, maker: int, users: set[int], bad: set[int], watch: GradientWatch
 ) -> _Made | None:
-    """Who made the non-finite gradient that ``maker`` was handed; None if it only got it on."""
+    """The node that made the non-finite gradient of ``maker``; None if it was only passed on."""
     finite = users - bad
     if len(users) == 1:
         return _Made(min(finite), maker) if finite else None
@@ -80,7 +80,7 @@ def _blamed(
         return None
     types = record.node_type
     able = [user for user in users if not passes_on(record.strings[types[user]])]
-    if len(able) == 1 and (maker, able[0]) not in asked:  # nobody else could
+    if len(able) == 1 and (maker, able[0]) not in asked:  # no other node could
         return _Made(able[0], maker)
     return _Made(maker, maker)
 
@@ -88,7 +88,7 @@ def _blamed(
 def _samples(
     record: GraphRecord, maker: int, users: Mapping[int, set[int]], watch: GradientWatch
 ) -> tuple[int, ...]:
-    """Rows of the batch in the first non-finite gradient that has one row per sample."""
+    """Rows of the batch that are not finite in the first such gradient with one row per sample."""
     order, found = watch.order(), watch.statistics()
     of_parameters = from_parameters_only(record)
     same = _handed_on(record, maker, users)
@@ -98,7 +98,7 @@ def _samples(
 
 
 def _handed_on(record: GraphRecord, start: int, users: Mapping[int, set[int]]) -> set[int]:
-    """Rows that the gradient of ``start`` reached through changes of shape alone; and ``start``."""
+    """``start`` and the rows that its gradient reached through changes of shape alone."""
     found = {start}
     for row in range(start - 1, -1, -1):  # users come after makers
         following = users.get(row, ())
@@ -110,7 +110,7 @@ def _handed_on(record: GraphRecord, start: int, users: Mapping[int, set[int]]) -
 
 
 def from_parameters_only(record: GraphRecord) -> set[int]:
-    """Parameters, and what is computed from nothing else: they have no rows of the batch."""
+    """Parameters and nodes computed only from parameters: they have no rows of the batch."""
     found = set(np.flatnonzero(record.node_kind == NODE_KINDS.index("parameter")).tolist())
     held = np.isin(record.storage_kind[record.hold_storage], _HELD)
     with_values = set(record.hold_node[held].tolist())

@@ -1,12 +1,13 @@
-"""Which node's output was the first that was not finite, when the loss itself is not.
+"""Search for the first node whose output was not finite, for a loss that is not finite.
 
-The forward has run; what can still be seen is what its nodes saved for backward. What a hook packed
-is not looked at (its values may be others, and unpacking would run it), nor what was written to
-since. A node's output is known where the node saved its result or a later one saved its input; of
-several outputs, all that flow on have to be finite. Where nobody saved it, the output of a function
-of one saved tensor (``log``) or of a division is computed again; a division whose numerator was not
-saved shows only that what was divided by zero is not finite. Where outputs in between are not known
-the sentence says so: it never guesses. All of it happens only when the loss is not finite.
+The forward has run; what can still be inspected is what its nodes saved for backward. Values packed
+by a hook are not inspected (they may differ, and unpacking would run the hook), nor are values that
+were written to since. A node's output is known if the node saved its result or a later node saved
+its input; of several outputs, all that are used further on have to be finite. Where no node saved
+it, the output of a function of one saved tensor (``log``) or of a division is computed again; a
+division whose numerator was not saved shows only that what was divided by zero is not finite. Where
+outputs in between are not known, the message says so: it never guesses. All of this happens only
+when the loss is not finite.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 _MADE_INSIDE = ("_raw_saved_result", "_raw_saved_output", "_raw_saved_logsumexp",
                 "_raw_saved_log_sumexp")  # fmt: skip
-"""Starts of the names of what a node computed itself (``result1``)."""
+"""Prefixes of the names of tensors that a node computed itself (``result1``)."""
 _OF_SELF = ("log", "log2", "log10", "log1p", "acos", "asin", "atanh", "acosh", "sinh", "cosh",
             "tan", "erfinv", "lgamma", "digamma")  # fmt: skip
 """Functions of one tensor that save it and can make a value that is not finite."""
@@ -52,12 +53,12 @@ _OF_SELF = ("log", "log2", "log10", "log1p", "acos", "asin", "atanh", "acosh", "
 def with_forward_trail(
     record: GraphRecord, graph: Walk, loss: Tensor, batch_size: int | None
 ) -> GraphRecord:
-    """``record`` with the first output that was not finite; itself where the loss is finite.
+    """Return ``record`` with the first non-finite output; unchanged if the loss is finite.
 
     Args:
-        record: of ``graph``, whose backward has not run yet.
+        record: a record of ``graph``, whose backward has not run yet.
         graph: the live nodes.
-        loss: what they computed; it is read, which waits for its device.
+        loss: the tensor that they computed; its value is read, which waits for its device.
         batch_size: length of the first dimension of tensors with one row per sample.
     """
     said = "Whether the loss is finite could not be told"
@@ -80,14 +81,14 @@ class _Trail:
         self._batch_size = batch_size
         self._row_of = {node: row for row, node in enumerate(graph.nodes)}
         self._finite: dict[int, bool] = {}
-        """Rows whose outputs are known -> whether all are finite."""
+        """Row whose outputs are known -> whether all of them are finite."""
         self._finite_outputs: dict[int, set[int]] = defaultdict(set)
-        """Rows -> those of their outputs that are known to be finite."""
+        """Row -> its outputs that are known to be finite."""
         self._flowing: dict[int, set[int]] = defaultdict(set)
-        """Rows -> those of their outputs that are used in the graph."""
+        """Row -> its outputs that are used in the graph."""
         self._rows: dict[int, tuple[int, ...]] = {}
         self._bad_inputs: dict[int, tuple[int, ...]] = {}
-        """Rows that hold an input which is not finite -> rows of the batch."""
+        """Row that holds a non-finite input -> rows of the batch."""
         self._makers: dict[int, list[int]] = defaultdict(list)
         edges = zip(record.edge_from.tolist(), record.edge_to.tolist(), strict=True)
         for maker, user in edges:
@@ -106,7 +107,7 @@ class _Trail:
         if inputs:
             row = min(inputs)
             place = place_of(self._record, row)
-            is_custom = forward_class(self._graph.nodes[row]) is not None  # may save what it likes
+            is_custom = forward_class(self._graph.nodes[row]) is not None  # may save any tensor
             start = f"A tensor that {place} saved was" if is_custom else f"An input of {place} was"
             return self._answer(row, self._bad_inputs[row], start)
         place = place_of(self._record, first)
@@ -141,7 +142,7 @@ class _Trail:
                     self._bad_inputs.setdefault(row, self._rows_in(row, value))
 
     def _compute_again(self) -> None:
-        """After everything that was saved was looked at, which counts for more."""
+        """Recompute unknown outputs, after all saved tensors, which take precedence."""
         for row, node in enumerate(self._graph.nodes):
             if row not in self._finite:
                 again = _again(node)
@@ -152,12 +153,12 @@ class _Trail:
         return None if value.grad_fn is None else self._row_of.get(value.grad_fn)
 
     def _is_bad_input(self, value: Tensor) -> bool:
-        """Whether a saved tensor that nothing in the graph made is not finite."""
+        """Whether a saved tensor that no node of the graph made is not finite."""
         given = value.is_leaf and not value.requires_grad and value.is_floating_point()
         return given and _is_finite(value) is False
 
     def _note(self, row: int, value: Tensor, output: int = 0) -> None:
-        """``value`` is what the node in ``row`` gave as that output."""
+        """Note that the node in ``row`` returned ``value`` as that output."""
         if row in self._finite:
             return
         if not (value.is_floating_point() or value.is_complex()):
@@ -179,7 +180,7 @@ class _Trail:
         return () if row in from_parameters_only(self._record) else non_finite_rows(value)
 
     def _before(self, row: int, passes: Callable[[int], bool]) -> set[int]:
-        """``row`` and what leads to it through nodes that ``passes`` lets through.
+        """``row`` and the rows that lead to it through nodes accepted by ``passes``.
 
         A value may be infinite on purpose (a mask before a softmax): only one that stayed infinite
         or NaN on its way to the loss counts.
@@ -201,7 +202,7 @@ def _saved(node: Node, names: tuple[str, ...]) -> Iterator[tuple[str, Tensor]]:
 
 
 def _is_finite(value: Tensor) -> bool | None:
-    """None where its values cannot be read."""
+    """Whether ``value`` is finite; None if its values cannot be read."""
     try:
         return is_finite(value)
     except NoValuesError:
@@ -209,10 +210,10 @@ def _is_finite(value: Tensor) -> bool | None:
 
 
 def _again(node: Node) -> Tensor | None:
-    """The output of ``node`` computed again from what it saved, where that is one cheap call.
+    """Recompute the output of ``node`` from what it saved, if that is one cheap call.
 
-    Of a division whose numerator was not saved: NaN where every numerator gives something that is
-    not finite, and zeros; None where there is no such place.
+    For a division whose numerator was not saved: NaN where every numerator gives a non-finite
+    result, and zeros elsewhere; None if there is no such place.
     """
     op = node_type(node).rstrip("0123456789").removesuffix("Backward").lower()
     if op not in _OF_SELF and op != "div":

@@ -1,4 +1,4 @@
-"""The branches of a record: of all that Python asked of tensors, what shaped this loss's graph."""
+"""The branches of a record: the tests of tensor values in Python that shaped a loss's graph."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
 _MOST_LINES = 12
-"""Tests that a printed view lists."""
+"""Maximum number of tests that a printed view lists."""
 
 
 @dataclass(frozen=True)
 class Branches:
-    """The rows, the record's sources with their lines added, and what was left out."""
+    """The rows, the record's sources with their lines added, and notes on what was left out."""
 
     rows: tuple[Branch, ...]
     sources: tuple[SourceLine, ...]
@@ -46,13 +46,13 @@ def branch_rows(
     modules: Sequence[GraphModule],
     sources: tuple[SourceLine, ...],
 ) -> Branches:
-    """What was asked on the way to a loss.
+    """Select the tests of tensors that were made on the way to a loss.
 
     Args:
-        trace: what was seen of its forward, if it was watched.
+        trace: what was recorded of its forward, if it was watched.
         sequence: sequence numbers of the nodes of its graph, -1 for leaves.
-        modules: the record's table.
-        sources: the record's table so far.
+        modules: the record's table of modules.
+        sources: the record's table of sources so far.
     """
     if trace is None or not (trace.branches.asked or trace.branches.fault):
         return Branches((), sources, ())
@@ -77,14 +77,14 @@ def branch_rows(
 
 
 class _Numbers:
-    """Sequence numbers of a graph, and which row has which."""
+    """Sequence numbers of a graph, and the row of each."""
 
     def __init__(self, sequence: Ints) -> None:
         self._rows = np.argsort(sequence, kind="stable")[int((sequence < 0).sum()) :]
         self._sorted = sequence[self._rows]
 
     def has(self, one: Asked, spans: Sequence[tuple[int, int]]) -> bool:
-        """Whether ``one`` was asked in a forward of this graph, before its loss was made."""
+        """Whether test ``one`` was made in a forward of this graph, before its loss was made."""
         if not len(self._sorted) or one.at > self._sorted[-1] + 1:
             return False
         if not 0 <= one.forward < len(spans):
@@ -93,7 +93,7 @@ class _Numbers:
         return bool(last > first)
 
     def before(self, one: Asked) -> int:
-        """The latest node of this graph behind what was tested."""
+        """The latest node of this graph that the tested value was computed from."""
         for number in one.near:
             at = int(np.searchsorted(self._sorted, number))
             if at < len(self._sorted) and self._sorted[at] == number:
@@ -107,7 +107,7 @@ class _Numbers:
 
 
 def _forwards(trace: TraceResult) -> list[tuple[int, int]]:
-    """First number of every outermost forward, and the first after it."""
+    """(first number, first number after it) of every outermost forward."""
     changes = list(zip(trace.owner_at, trace.owner, strict=True))
     begins = [b[0] for a, b in pairwise(changes) if a[1] == OUTSIDE and b[1] != OUTSIDE]
     ends = [b[0] for a, b in pairwise(changes) if a[1] != OUTSIDE and b[1] == OUTSIDE]
@@ -116,7 +116,7 @@ def _forwards(trace: TraceResult) -> list[tuple[int, int]]:
 
 
 def _module_row(path: str | None, row_of: Mapping[str, int]) -> int:
-    """The module that asked, or the nearest around it that the record knows."""
+    """The module that made the test, or the nearest one around it that the record has."""
     while path:
         if path in row_of:
             return row_of[path]
@@ -125,7 +125,7 @@ def _module_row(path: str | None, row_of: Mapping[str, int]) -> int:
 
 
 def values_text(one: Asked) -> str:
-    """``0.730 > 0.750``, sides as they are written; ``""`` where the numbers are not known."""
+    """``0.730 > 0.750``, in the order of the source; ``""`` if the numbers are not known."""
     left, right = one.numbers
     if not one.symbol:
         return "" if left is None else number_text(left)
@@ -177,7 +177,7 @@ def _fault(trace: TraceResult) -> tuple[str, ...]:
 
 
 def branch_lines(record: GraphRecord) -> list[str]:
-    """One line for each: ``asked: sure > limit (0.730 > 0.750) is False, cell [4], line 35``."""
+    """One line per test: ``asked: sure > limit (0.730 > 0.750) is False, cell [4], line 35``."""
     runs = groupby(record.branches, key=lambda one: (one.source, one.condition, one.taken))
     lines = [_line(record, list(same)) for _, same in runs]
     more = len(lines) - _MOST_LINES
@@ -185,7 +185,7 @@ def branch_lines(record: GraphRecord) -> list[str]:
 
 
 def _line(record: GraphRecord, run: Sequence[Branch]) -> str:
-    """Of tests of one line that came out the same one after the other, the first."""
+    """Text line for the first of consecutive tests of one source line with the same outcome."""
     one = run[0]
     source = record.sources[one.source] if one.source >= 0 else None
     condition = one.condition or (source.text if source else "") or "a tensor"
@@ -195,7 +195,7 @@ def _line(record: GraphRecord, run: Sequence[Branch]) -> str:
     return f"asked: {condition}{shown} is {one.taken}{times}{where}"
 
 
-# The `if` that a line of code stands under, where its source is still there to read.
+# The `if` that encloses a line of code, if its source can still be read.
 
 
 def condition_of(line: SourceLine) -> str:

@@ -1,4 +1,4 @@
-"""Which Python call, and which line of code, made each node."""
+"""The Python call and the line of code that made each node."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Table(Generic[_T]):
         self._rows = {item: row for row, item in enumerate(self.items)}
 
     def row(self, item: _T) -> int:
-        """Index of ``item``, added where it is new."""
+        """Index of ``item``, which is added if it is new."""
         found = self._rows.get(item)
         if found is None:
             found = self._rows[item] = len(self.items)
@@ -39,7 +39,7 @@ class Table(Generic[_T]):
         return found
 
     def rows(self, items: Sequence[_T]) -> npt.NDArray[np.int32]:
-        """Index of every item, added where it is new."""
+        """Index of every item; new items are added."""
         found = self._rows
         rows = [found.setdefault(item, len(found)) for item in items]
         self.items += list(found)[len(self.items) :]
@@ -48,7 +48,7 @@ class Table(Generic[_T]):
 
 @dataclass
 class Calls:
-    """Which Python call, and which line, made each row."""
+    """The Python call and the line that made each row."""
 
     op: list[str]
     number: list[int]
@@ -57,7 +57,7 @@ class Calls:
 
     @classmethod
     def of(cls, graph: Walk, types: Sequence[str], trace: TraceResult | None) -> Calls:
-        """Calls of every row of ``graph``; without a trace, what the nodes themselves tell."""
+        """Find the calls of every row of ``graph``; without a trace, from the nodes alone."""
         size = len(types)
         found = cls([_plain_op(name) for name in types], [-1] * size, [-1] * size, ())
         places = Table[Place]([])
@@ -78,13 +78,13 @@ class Calls:
                 continue
             call = trace.calls[at]
             self.number[row] = number_of.setdefault(at, len(number_of))
-            if call.op != _plain_op(COMPILED_TYPE):  # between two graph breaks runs what is no such
+            if call.op != _plain_op(COMPILED_TYPE):  # code between two graph breaks is uncompiled
                 self.op[row] = call.op
             if call.place is not None:
                 self.source[row] = places.row(call.place)
 
     def _place_custom(self, graph: Walk, types: Sequence[str], places: Table[Place]) -> None:
-        """A custom Function that no call was seen for: the line that defines its forward."""
+        """Place custom Functions without a recorded call at the line that defines their forward."""
         for row, node in enumerate(graph.nodes):
             if self.source[row] >= 0 or self.number[row] >= 0:
                 continue

@@ -1,4 +1,4 @@
-"""What the caller's variables tell about a loss: which model it is of, what is held anyway."""
+"""What the caller's variables show about a loss: its model, and the tensors held anyway."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from workbench.graph.core.walk import Walk
 
 _OWN_REFERENCES = 3
-"""To a frame's copy of its locals: the frame, our variable, and the argument that asks."""
+"""References to a frame's copy of its locals: the frame, our variable, the query's argument."""
 
 
 def caller_variables() -> dict[str, Any]:
     """Variables of the innermost frame outside this package and torch; locals before globals.
 
-    What ``self`` holds counts as variables too, for loops that are methods.
+    Attributes of ``self`` count as variables too, for loops that are methods.
     """
     frame: FrameType | None = inspect.currentframe()
     while frame is not None and frame.f_code.co_filename.startswith(TORCH_AND_OURS):
@@ -45,8 +45,8 @@ def _locals_of(frame: FrameType) -> dict[str, Any]:
     own = dict(found)
     is_copy = sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED
     if is_copy and sys.getrefcount(found) <= _OWN_REFERENCES:
-        # asking a function for its locals left a copy of them on its frame, which would keep the
-        # user's tensors alive after a `del`; if `locals()` was called there, the user has it too
+        # reading a function's locals left a copy of them on its frame, which would keep the user's
+        # tensors alive after a `del`; if `locals()` was called there, the user has the copy too
         found.clear()
     return own
 
@@ -60,8 +60,9 @@ def uses(graph: Walk, model: nn.Module) -> bool:
 def models_of(graph: Walk, variables: Mapping[str, Any]) -> dict[str, nn.Module]:
     """The modules among ``variables`` whose parameters ``graph`` uses: prefix -> module.
 
-    The module that explains most parameters comes first; others only for what it leaves open. A
-    single one has the prefix ``""``, several go by their variable's name.
+    The module with the most of these parameters comes first; others are added only for parameters
+    that remain. The prefix of a single module is ``""``; several modules are named by their
+    variables.
     """
     leaves = {id(leaf_of(node)) for node in graph.nodes}
     candidates: list[tuple[int, int, str, nn.Module, set[int]]] = []
@@ -79,11 +80,11 @@ def models_of(graph: Walk, variables: Mapping[str, Any]) -> dict[str, nn.Module]
 
 
 def held_tensors(variables: Mapping[str, Any]) -> tuple[dict[int, str], dict[int, str]]:
-    """Tensors that the caller holds whatever becomes of the graph.
+    """Tensors that the caller holds even if the graph is freed.
 
     Returns:
-        Storage identity -> name of tensors without gradient (the batch, the labels), and ``id`` ->
-        name of leaves that require it: ``weight``, ``weights[0]``, ``weights['bias']``.
+        Storage identity -> name of tensors that do not require grad (the batch, the labels), and
+        ``id`` -> name of leaves that do: ``weight``, ``weights[0]``, ``weights['bias']``.
     """
     storages: dict[int, str] = {}
     leaves: dict[int, str] = {}

@@ -1,8 +1,9 @@
-"""What one compiled region runs in backward, from its ``torch.fx`` graph to plain data.
+"""Conversion of the ``torch.fx`` graph that a compiled region runs in backward to plain data.
 
 An *operation* is a call that computes tensors. Picking one result out of several (``getitem``) and
-arithmetic on sizes are none: values pass through them. What comes out can be pickled and holds no
-tensor, because torch may store it beside the region (`torch_private_aot.keep_when_cached`).
+arithmetic on sizes are not operations: values pass through them. The result can be pickled and
+holds no tensor, because torch may store it beside the region
+(`torch_private_aot.keep_when_cached`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _OUTSIDE = -1
-"""Stands for a gradient that comes into the node, among rows of operations."""
+"""Stands for a gradient that comes into the node from outside, among rows of operations."""
 _ARITHMETIC = frozenset({"_operator", "operator", "builtins", "math"})
 _FRAME = re.compile(r'File "(.+?)", line (\d+), in (.+)\n(?:[ \t]+(.*))?')
 
@@ -38,9 +39,9 @@ class BackwardOperation:
     op: str
     """``convolution_backward``"""
     modules: ModuleStack = ()
-    """Of the forward that it is the backward of; empty where unknown."""
+    """Modules of the forward operation that it is the backward of; empty if unknown."""
     shape: str = ""
-    """Of its first result; a size that changes between calls goes by its symbol."""
+    """Shape of its first result; a size that changes between calls is given by its symbol."""
     dtype: str = ""
     filename: str = ""
     line: int = 0
@@ -48,12 +49,13 @@ class BackwardOperation:
     text: str = ""
     """The line as it was when the region was compiled."""
     accumulates: bool = False
-    """Whether it adds up gradients of one value, as autograd does of what several calls used."""
+    """Whether it sums gradients of one value, as autograd does for a value that several calls
+    used."""
 
 
 @dataclass(frozen=True)
 class BackwardGraph:
-    """The operations of a region's backward in the order in which they run, and their values."""
+    """The operations of a region's backward in the order in which they run, and their links."""
 
     operations: tuple[BackwardOperation, ...]
     ends: tuple[int, ...]
@@ -64,13 +66,13 @@ class BackwardGraph:
     """Whether modules, shapes and lines are known."""
 
     def plain(self) -> dict[str, Any]:
-        """The same as lists, numbers and strings."""
+        """The graph as lists, numbers and strings."""
         rows = [[getattr(one, name) for name in _FIELDS] for one in self.operations]
         return {"operations": rows, "ends": self.ends, "links": self.links}
 
     @classmethod
     def from_plain(cls, data: Any) -> BackwardGraph:
-        """Of what `plain` returned."""
+        """Create a graph from what `plain` returned."""
         rows = [
             BackwardOperation(**dict(zip(_FIELDS, row, strict=True))) for row in data["operations"]
         ]
@@ -81,7 +83,7 @@ _FIELDS = tuple(BackwardOperation.__dataclass_fields__)
 
 
 def read_graph(graph: GraphModule) -> BackwardGraph:
-    """The plain data of a backward graph; ``graph`` is only looked at."""
+    """Read a backward graph as plain data; ``graph`` is not changed."""
     found = Reader()
     for node in graph.graph.nodes:
         found.see(node)
@@ -89,7 +91,7 @@ def read_graph(graph: GraphModule) -> BackwardGraph:
 
 
 def plain_graph(graph: GraphModule) -> dict[str, Any] | None:
-    """`read_graph` as plain data; None where torch has dropped what its nodes knew."""
+    """The result of `read_graph` as plain data; None if torch has dropped the nodes' metadata."""
     found = read_graph(graph)
     return found.plain() if found.is_described else None
 
@@ -102,11 +104,11 @@ class Reader:
         self._ends: list[int] = []
         self._links: dict[tuple[int, int], None] = {}
         self._makers: dict[str, frozenset[int]] = {}
-        """Name of a value -> the operations it comes from."""
+        """Name of a value -> rows of the operations it comes from."""
         self._described = False
 
     def see(self, node: Node) -> None:
-        """Take in the next node."""
+        """Process the next node."""
         inputs = [one.name for one in node.all_input_nodes]
         if node.op == "placeholder":
             self.add_input(node.name)
@@ -119,15 +121,15 @@ class Reader:
             self.hand_on(node.name, inputs)
 
     def add_input(self, name: str) -> None:
-        """A value that comes into the graph: AOTAutograd calls gradients ``tangents_...``."""
+        """Add an input of the graph: AOTAutograd names gradients ``tangents_...``."""
         self._makers[name] = frozenset({_OUTSIDE} if name.startswith("tangents") else ())
 
     def hand_on(self, name: str, inputs: Iterable[str]) -> None:
-        """A value that is one of ``inputs``, or a part of one."""
+        """Add a value that is one of ``inputs``, or a part of one."""
         self._makers[name] = frozenset(row for one in inputs for row in self._made(one))
 
     def add(self, name: str, operation: BackwardOperation, inputs: Iterable[str]) -> None:
-        """An operation that makes ``name`` from ``inputs``."""
+        """Add an operation that makes ``name`` from ``inputs``."""
         row = len(self._operations)
         makers = sorted({maker for one in inputs for maker in self._made(one)})
         takes = bool(makers) and makers[0] == _OUTSIDE
@@ -137,13 +139,13 @@ class Reader:
         self._makers[name] = frozenset({row})
 
     def add_output(self, inputs: Iterable[str]) -> None:
-        """The values that the graph returns."""
+        """Add the values that the graph returns."""
         for row in {maker for one in inputs for maker in self._made(one)} - {_OUTSIDE}:
             takes = self._ends[row] == INNER_ENDS.index("takes")
             self._ends[row] = INNER_ENDS.index("both" if takes else "gives")
 
     def result(self) -> BackwardGraph:
-        """All that was seen."""
+        """The graph of all nodes processed so far."""
         return BackwardGraph(
             tuple(self._operations), tuple(self._ends), tuple(self._links), self._described
         )
@@ -193,22 +195,22 @@ def _class_name(cls: Any) -> str:
 
 
 def _place(stack_trace: str) -> tuple[str, int, str, str]:
-    """The innermost line of a traceback's text that is the user's."""
+    """The innermost line of user code in a traceback's text."""
     for filename, line, function, text in reversed(_FRAME.findall(stack_trace)):
         if shows_model_code(filename):
             return filename, int(line), function, text.strip()
     return "", 0, "", ""
 
 
-# The operations of a backward graph that torch's cache holds, from the code it lies there as.
+# The operations of a backward graph in torch's cache, read from the code that it is stored as.
 #
-# The cache holds a graph as the Python code of its ``forward``, one assignment per node. The code
-# is parsed, never run. It says which operations there are and what they hand on; modules, shapes
+# The cache stores a graph as the Python code of its ``forward``, one assignment per node. The code
+# is parsed, never run. It shows which operations there are and what they pass on; modules, shapes
 # and lines are not in it.
 
 
 def read_code(code: str) -> BackwardGraph:
-    """The graph whose ``forward`` is ``code``; without operations where that is not its form."""
+    """Read the graph whose ``forward`` is ``code``; without operations if it has another form."""
     found = Reader()
     functions = [one for one in ast.parse(code).body if isinstance(one, ast.FunctionDef)]
     for function in functions[:1]:

@@ -1,10 +1,10 @@
-"""Which module of the model an operation inside a compiled node belongs to.
+"""Assignment of the operations inside a compiled node to modules of the model.
 
 Dynamo names modules from the frame that it compiled: ``L['self'].blocks.0.conv`` is the path of a
-module below the local ``self`` of that frame. Which module ``self`` was is not said; it may be the
-model, a block compiled by itself, or any module in whose forward the graph broke. It is found as
-the one below which every path of the region is a module of the named class; of equals (twelve equal
-blocks) it is the one that owns the parameters which lead into the node.
+module below the local ``self`` of that frame. Dynamo does not record which module ``self`` was; it
+may be the model, a block compiled by itself, or any module in whose forward the graph broke. It is
+found as the module below which every path of the region is a module of the named class; among
+equals (twelve equal blocks) it is the one that owns the parameters which lead into the node.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KEY = re.compile(r"\['?([^'\]]*)'?\]")
 _TRANSPARENT = frozenset(
     {"_modules", "_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module"}
 )
-"""Parts of a path that names of modules leave out."""
+"""Parts of a path that are left out of module names."""
 _SELF = "L['self']"
 
 
@@ -36,9 +36,9 @@ def owners_inside(
     """Row of ``modules`` that each operation belongs to.
 
     Args:
-        graph: the inside of one compiled node.
+        graph: the operations inside one compiled node.
         modules: the table of names, parents first.
-        own: the compiled node's own module, for what nothing is known of; may be negative.
+        own: the compiled node's own module, used where nothing is known; may be negative.
         parameter_owners: modules whose parameters lead into the node.
     """
     homes = _Homes(modules, own, Counter(parameter_owners))
@@ -51,10 +51,11 @@ def owners_inside(
 
 
 def _place_sums(owners: list[int], graph: BackwardGraph, modules: Sequence[GraphModule]) -> None:
-    """Gradients of one value are added up where the value was first used.
+    """Assign each sum of gradients of one value to the module where the value was first used.
 
-    Backward comes to that use last, so it is the last call in the sum; along residual connections
-    the rest is a sum itself. A use by a leaf module (``norm``) is one by the module around it.
+    Backward reaches that use last, so it is the last call in the sum; along residual connections
+    the rest is a sum itself. A use by a leaf module (``norm``) counts as one by the module around
+    it.
     """
     parents = {module.parent for module in modules}
     last: dict[int, int] = {}
@@ -109,7 +110,7 @@ class _Homes:
         return max(candidates, key=self._rank, default=None)
 
     def _homes_of(self, below: str, cls: str) -> list[int]:
-        """Modules that have one of class ``cls`` at ``below``."""
+        """Modules that have a submodule of class ``cls`` at ``below``."""
         end = f".{below}" if below else ""
         paths = [
             module.path[: len(module.path) - len(below)].rstrip(".")

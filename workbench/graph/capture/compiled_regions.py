@@ -1,8 +1,8 @@
-"""What the compiled nodes of a graph run inside, as rows of a record.
+"""The operations inside the compiled nodes of a graph, as rows of a record.
 
 A compiled region is one node of the autograd graph. Its backward graph is read from the node, with
-the modules, shapes and lines of the forward that each operation is the backward of
-(`backward_graph`); nothing is run, unpacked or compiled for it, and nothing of it is kept.
+the modules, shapes and lines of the forward operation that each of its operations is the backward
+of (`backward_graph`); nothing is run, unpacked or compiled for it, and no reference to it is kept.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ UNREADABLE = "What runs inside {nodes} could not be read ({why})."
 
 
 def watch_compiler() -> None:
-    """From now on, keep what is known of a region's backward graph when torch would drop it.
+    """From now on, keep the metadata of a region's backward graph when torch would drop it.
 
     Does nothing before torch's compiler is imported; costs a dictionary look-up when called again.
     """
@@ -64,18 +64,18 @@ class Inside:
     node: list[int] = field(default_factory=list[int])
     operations: list[BackwardOperation] = field(default_factory=list["BackwardOperation"])
     owner: list[int] = field(default_factory=list[int])
-    """Row of the table of names, negative as in `owners`."""
+    """Row in the table of names, negative as in `owners`."""
     ends: list[int] = field(default_factory=list[int])
     links: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     notes: tuple[str, ...] = ()
     _unknown: dict[str, int] = field(default_factory=dict[str, int])
-    """Note -> of how many nodes it is true."""
+    """Note -> number of nodes that it applies to."""
 
     @classmethod
     def of(
         cls, graph: Walk, types: Sequence[str], names: ModelNames, leaves: Leaves, owner: Ints
     ) -> Inside:
-        """Look into every compiled node of ``graph``; ``owner`` is complete."""
+        """Read the inside of every compiled node of ``graph``; ``owner`` must be complete."""
         found = cls()
         rows = [row for row, name in enumerate(types) if name == COMPILED_TYPE]
         if rows:
@@ -111,7 +111,7 @@ class Inside:
 
         Args:
             modules: ``owner`` as rows of the record's modules.
-            strings: the record's table; grows.
+            strings: the record's table of strings, to which new ones are added.
             sources: the record's lines so far.
         """
         if not self.node:
@@ -135,11 +135,11 @@ class Inside:
 
 
 _known: WeakKeyDictionary[type, tuple[BackwardGraph | None, str]] = WeakKeyDictionary()
-"""What was read of a region, by the class behind its nodes: read once, gone with the region."""
+"""What was read of each region, by the class behind its nodes: read once, freed with the region."""
 
 
 def _inside(node: Node) -> tuple[BackwardGraph | None, str]:
-    """The backward graph of a node's region, and what must be said about it."""
+    """The backward graph of a node's region, and a note on what is missing from it."""
     region = forward_class(node)
     found = _known.get(region) if region is not None else None
     if found is None:
@@ -168,7 +168,7 @@ def _region(node: Node) -> tuple[BackwardGraph | None, str]:
 
 
 def _places_now(operations: Sequence[BackwardOperation]) -> list[Place | None]:
-    """The line of each, where it still reads as it did when the region was compiled."""
+    """The line of each operation; None if it has changed since the region was compiled."""
     known: dict[Place, Place | None] = {}
     found: list[Place | None] = []
     for one in operations:

@@ -1,8 +1,8 @@
-"""Why a parameter gets no gradient from a loss, in one sentence with its line.
+"""Explanation of why a parameter gets no gradient from a loss: one sentence with its line.
 
-What is certain is said and nothing else: a cut is named as the cause only where the loss was seen
-to take a value that comes from it. A loss whose forward was not watched tells that a parameter is
-frozen or not reached, not why.
+Only what is certain is reported: a graph exit is named as the cause only if the loss was seen to
+use a value that comes from it. For a loss whose forward was not watched, it is reported that a
+parameter is frozen or not reached, but not why.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from workbench.records.graph import UnreachedReason
 
 
-# What a cut did, in words.
+# Description of what a graph exit did.
 
 
 def told(cut: Cut, *, taken: bool, leads: bool) -> str:
-    """What ``cut`` did, in one sentence.
+    """Describe what ``cut`` did, in one sentence.
 
     Args:
-        cut: the cut.
+        cut: the graph exit.
         taken: whether it took the parameter itself, not something computed from it.
-        leads: whether its value is seen to go on as a tensor towards the loss.
+        leads: whether its value was seen to continue as a tensor towards the loss.
     """
     what = "it" if taken else "what was computed from it"
     op = ".data" if cut.op == "data" else cut.op
@@ -73,7 +73,7 @@ def told(cut: Cut, *, taken: bool, leads: bool) -> str:
 
 
 def at(module: str | None, place: Place | None) -> str:
-    """Where a cut is: `` in `head` (model.py:12)``, ``""`` where unknown."""
+    """Location of a graph exit: `` in `head` (model.py:12)``, ``""`` if unknown."""
     where = f" in `{module}`" if module else ""
     return where if place is None else f"{where} ({source_line(*place).label})"
 
@@ -96,7 +96,7 @@ _NO_INPUTS = (
 
 @dataclass(frozen=True)
 class Explained:
-    """A parameter without a gradient, its reason, one sentence, and the line of the cut."""
+    """A parameter without a gradient, its reason, one sentence, and the line of the graph exit."""
 
     name: str
     reason: UnreachedReason
@@ -112,13 +112,13 @@ def explain(
     *,
     has_checkpoint: bool = False,
 ) -> list[Explained]:
-    """Every parameter of ``names`` that is not among ``reached``, in the model's order.
+    """Explain every parameter of ``names`` that is not among ``reached``, in the model's order.
 
     Args:
-        names: of the models.
+        names: names of the parameters of the models.
         reached: names of the parameters that backward from the loss reaches.
         sequence: sequence numbers of the loss's nodes.
-        trace: what was seen of the forward, if it was watched.
+        trace: what was recorded of the forward, if it was watched.
         has_checkpoint: whether the loss's graph has a reentrant activation checkpoint.
     """
     missing = [
@@ -141,10 +141,10 @@ def explain(
 
 
 def reached_names(leaves: Leaves, names: ModelNames, owner: Ints) -> set[str]:
-    """Parameters that are leaves of the graph.
+    """Names of the parameters that are leaves of the graph.
 
-    FSDP2 computes with a parameter of its own in place of the module's: where a leaf is a
-    parameter that the model does not name, those of its module count as reached.
+    FSDP2 computes with a parameter of its own in place of the module's: if a leaf is a parameter
+    that the model does not name, the parameters of its module count as reached.
     """
     reached = {name for name in leaves.name if name}
     foreign = {
@@ -175,7 +175,7 @@ def unreached_rows(
 
 
 class _Watched:
-    """Explains from what a trace saw."""
+    """Explains missing gradients from a trace of the forward."""
 
     def __init__(self, names: ModelNames, trace: TraceResult, sequence: Ints) -> None:
         self._names = names
@@ -183,12 +183,13 @@ class _Watched:
         self._seen = trace.cuts
         self._ran = set(trace.seconds())
         self._masks = cuts_before(trace.cuts, sequence)
-        """Of each value that comes from cuts and that the loss took, its cuts."""
+        """The set of graph exits behind each value that comes from exits and that the loss used."""
         self._leading = reduce(or_, self._masks, 0)
         self._inside = sum(
             1 << row for row, cut in enumerate(self._seen.cuts) if cut.how == CHECKPOINT
         )
-        """What lies inside activation checkpoints, which is no cut where these have nodes."""
+        """Exits inside activation checkpoints, which are no exits if these checkpoints have
+        nodes."""
         self._escaped = sum(1 << row for row, cut in enumerate(self._seen.cuts) if cut.escapes_as)
 
     def of(self, name: str, row: int) -> Explained:
@@ -215,12 +216,12 @@ class _Watched:
         return Explained(name, "off_path", text + "this loss.", use.place)
 
     def _after(self, inside: int) -> int:
-        """The cuts of what came out of activation checkpoints."""
+        """The graph exits of values that came out of activation checkpoints."""
         later = (row for row, cut in enumerate(self._seen.cuts) if cut.before & inside)
         return sum(1 << row for row in later) & ~self._inside
 
     def _without_inputs(self, name: str, cuts: int) -> Explained:
-        """The result of a checkpoint goes on to the loss, and the checkpoint has no node in it."""
+        """Explain a parameter whose checkpoint has no node though its result reaches the loss."""
         cut = self._last(cuts)
         text = told(cut, taken=bool(self._seen.taken.get(name, 0) & cuts), leads=True)
         return Explained(name, cut.reason, f"{text} {_NO_INPUTS}", cut.place)
@@ -240,7 +241,7 @@ class _Watched:
         return Explained(name, cut.reason, text, cut.place)
 
     def _again(self, row: int) -> Cut | None:
-        """The last of the cuts through which alone the value of cut ``row`` reaches the loss."""
+        """The last of the exits through which alone the value of exit ``row`` reaches the loss."""
         later = self._after(1 << row)
         masks = [mask for mask in self._masks if mask >> row & 1]
         if not masks or any(not mask & later for mask in masks):
@@ -248,7 +249,7 @@ class _Watched:
         return self._last(later & self._leading)
 
     def _taken(self, name: str, cuts: int) -> Explained:
-        """Only cuts took it, and what they gave does not reach the loss either."""
+        """Explain a parameter used only by exits whose results do not reach the loss either."""
         cut = self._last(cuts)
         text = told(cut, taken=True, leads=True)
         text += " What came of that does not reach this loss."
@@ -286,7 +287,7 @@ class _Watched:
 
 
 def cuts_before(seen: CutsSeen, sequence: Ints) -> set[int]:
-    """The sets of cuts whose values the nodes numbered in ``sequence`` took."""
+    """The sets of graph exits whose values were used by the nodes numbered in ``sequence``."""
     if not seen.flows:
         return set()
     numbers = np.sort(sequence[sequence >= 0])

@@ -1,4 +1,4 @@
-"""Finding a module of a record by its path, and the nodes that are in it."""
+"""Lookup of a module of a record by its path, and of the nodes in it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def inside_module(record: GraphRecord, path: str) -> npt.NDArray[np.bool_]:
     """One flag per node: whether it belongs to the module at ``path`` or to one inside it.
 
     Raises:
-        TypeError: ``path`` is no text.
+        TypeError: ``path`` is not a string.
         ValueError: the graph has no node of such a module; the message lists close names.
     """
     top = module_row(record, path)
@@ -48,10 +48,10 @@ def module_row(record: GraphRecord, path: str) -> int:
 
 
 def check_name(name: object, valid: str) -> None:
-    """Refuse a ``name`` that is no text.
+    """Refuse a ``name`` that is not a string.
 
     Raises:
-        TypeError: the message says what came in, and ``valid``.
+        TypeError: ``name`` is not a string; the message says what was passed, and ``valid``.
     """
     if not isinstance(name, str):
         raise TypeError(f"expected {valid}, a string; got {name!r} ({type(name).__name__})")

@@ -1,4 +1,4 @@
-"""From a live loss to its `GraphRecord`: walk, name, own, count, pack."""
+"""Construction of the `GraphRecord` of a live loss: walk, name, assign owners, count, pack."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Origin:
     inputs: Mapping[int, str] | None = None
     """Storage identity -> name of a tensor the caller holds."""
     leaf_names: Mapping[int, str] | None = None
-    """``id`` of a leaf tensor that is no parameter -> its name."""
+    """``id`` of a leaf tensor that is not a parameter -> its name."""
     experiment: str | None = None
     step: int | None = None
 
@@ -84,18 +84,18 @@ class Origin:
 def build_record(
     loss: torch.Tensor, origin: Origin, *, graph: Walk | None = None, read_loss: bool = True
 ) -> GraphRecord:
-    """Capture the graph of ``loss``. The record keeps nothing of it alive.
+    """Capture the graph of ``loss``. The record keeps no part of it alive.
 
     Args:
         loss: any tensor that an operation made.
         origin: what is known about it.
-        graph: its walk, where it has been walked already.
+        graph: the walk of its graph, if that has been walked already.
         read_loss: whether to read its value, which waits for the device.
 
     Raises:
         NoGraphError: ``loss`` has no graph.
     """
-    with without_functions():  # a tensor's class may have a look at it raise
+    with without_functions():  # a tensor subclass may raise when inspected
         return _build_record(loss, origin, graph or walk(root_of(loss)), read_loss=read_loss)
 
 
@@ -168,7 +168,7 @@ def _build_record(
 
 
 def with_notes(record: GraphRecord, *notes: str) -> GraphRecord:
-    """``record`` with further notes."""
+    """Return ``record`` with further notes."""
     return dataclasses.replace(record, notes=(*record.notes, *notes)) if notes else record
 
 
@@ -218,7 +218,7 @@ def _owners(
     names: ModelNames,
     trace: TraceResult | None,
 ) -> tuple[Ints, list[str]]:
-    """Owner of every row, and what must be said about it."""
+    """Owner of every row, and notes about the owners."""
     if not names.modules:
         unnamed = "parameter" in leaves.kind
         return np.full(len(types), OUTSIDE, np.int64), [NO_MODEL] if unnamed else []
@@ -241,7 +241,7 @@ def _owners(
 
 
 class _ModuleTable:
-    """The modules that own something, their ancestors, and the loss; rows renumbered."""
+    """The modules that own rows, their ancestors, and the loss; rows renumbered."""
 
     def __init__(
         self, modules: Sequence[GraphModule], owner: Ints, seconds: Mapping[str, float]

@@ -1,14 +1,15 @@
 """Bytes that a graph keeps alive for backward, counted per storage and once each.
 
-A ``SavedTensor`` is looked at without unpacking it. Unpacking would run the user's hooks, and under
+A ``SavedTensor`` is inspected without unpacking it. Unpacking would run the user's hooks, and under
 non-reentrant checkpointing the hook is the forward itself; what a region keeps for that is held by
-the nodes inside. Storages that would live anyway (parameters, buffers, inputs) are totalled apart:
-freeing the graph would not free them. Nor does what is in an object on the ``ctx`` of a custom
-Function count, where others hold that object as well (`workbench.graph.capture.saved_tensors`).
+the nodes inside. Storages that would live anyway (parameters, buffers, inputs) are totalled
+separately: freeing the graph would not free them. The contents of an object on the ``ctx`` of a
+custom Function are not counted either if others hold that object as well
+(`workbench.graph.capture.saved_tensors`).
 
 A Python number in an operation (``x * 2.0``) is kept too, as a scalar in host memory, whatever the
-device of ``x``. It is not counted: torch hands it to no saved-tensor hook, and what is counted is
-what hooks see.
+device of ``x``. It is not counted: torch passes it to no saved-tensor hook, and only what hooks see
+is counted.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ if TYPE_CHECKING:
     from workbench.records import GraphRecord
 
 
-# What nodes keep alive for backward, and who else keeps it: pure functions over a record.
+# Pure functions over a record: what nodes keep alive for backward, and which others hold it too.
 
 KEPT_FOR_CHECKPOINT = "checkpointed input"
-"""Among the names of saved tensors: what a region of non-reentrant checkpointing was given."""
+"""Name of a saved tensor that was passed to a region of non-reentrant checkpointing."""
 KEPT_BY_POLICY = "kept by a policy"
-"""And a result that it keeps, by the policy of selective checkpointing."""
+"""Name of a result that such a region keeps, by the policy of selective checkpointing."""
 _ACTIVATION = STORAGE_KINDS.index("activation")
 
 
@@ -57,26 +58,26 @@ class HeldStorage:
     storage: int
     """Row in the record's ``storage_*`` columns."""
     names: tuple[str, ...]
-    """torch's names of the saved tensors that lie in it (``input``, ``result1``); of what an
-    activation checkpoint keeps to compute them again, ``checkpointed input``, and of what its
-    policy keeps so that it is not computed again, ``kept by a policy``."""
+    """torch's names of the saved tensors stored in it (``input``, ``result1``);
+    ``checkpointed input`` for what an activation checkpoint keeps to compute them again, and
+    ``kept by a policy`` for what its policy keeps so that it is not computed again."""
     shapes: tuple[str, ...]
-    """Of each of ``names``, ``128×64×16×16``."""
+    """Shape of each of ``names``, ``128×64×16×16``."""
     num_bytes: int
-    """Of the whole storage, which may be larger than the saved tensors in it."""
+    """Size of the whole storage, which may be larger than the saved tensors in it."""
     kind: str
     """One of `STORAGE_KINDS`."""
     others: tuple[GraphNode, ...]
-    """The other nodes that hold it, in forward order; of a module, those outside it."""
+    """The other nodes that hold it, in forward order; for a module, those outside it."""
     holder: str = "node"
-    """Who was asked about: ``node`` or ``module``."""
+    """What was queried: ``node`` or ``module``."""
 
     @property
     def freed_bytes(self) -> int:
-        """Bytes that would be freed if this node, or all of this module, let go.
+        """Bytes that would be freed if this node, or all of this module, released it.
 
-        None of a parameter, a buffer or an input, which live anyway, and none of a storage that
-        another node holds. What the user's own variables hold is not known to a record.
+        Zero for a parameter, a buffer or an input, which live anyway, and zero for a storage that
+        another node holds. A record does not know what the user's own variables hold.
         """
         return self.num_bytes if self.kind == "activation" and not self.others else 0
 
@@ -91,7 +92,7 @@ class HeldStorage:
 
 
 def holders(record: GraphRecord, node: int | GraphNode | str) -> tuple[HeldStorage, ...]:
-    """What ``node`` holds for backward, storage by storage, and which other nodes hold the same.
+    """Storages that ``node`` holds for backward, and the other nodes that hold the same ones.
 
     Args:
         record: a captured graph.
@@ -190,8 +191,8 @@ def _nodes_of(record: GraphRecord, storages: Iterable[int]) -> dict[int, list[in
 
 # What the regions of non-reentrant activation checkpointing keep to compute their values again.
 #
-# Each node made inside a region keeps it, and with it what the region was called with, what its
-# function brings along, and the results that a policy has it keep: the bytes that checkpointing
+# Each node made inside a region keeps the region alive, and with it the region's inputs, what its
+# function references, and the results that a policy makes it keep: the bytes that checkpointing
 # costs.
 
 Named = tuple[str, torch.Tensor]
@@ -202,26 +203,26 @@ class CheckpointInputs:
     """Finds what a saved value's region keeps; looks for regions only if there are any."""
 
     num_values: int = 0
-    """Values seen that will be computed again."""
+    """Number of values seen that will be computed again."""
     num_unknown: int = 0
-    """How often a region was not found."""
+    """Number of times that a region was not found."""
     has_unknown_context: bool = False
-    """Whether one was found of which it is not known whether it has a policy."""
+    """Whether a region was found for which it is not known whether it has a policy."""
     _results: set[int] = field(default_factory=set[int], repr=False)
-    """``id`` of each result that a policy keeps; they live as long as the regions are held."""
+    """``id`` of each result that a policy keeps; results live as long as the regions are held."""
     _regions: Regions = field(default_factory=Regions, repr=False)
     _search: Search = field(default_factory=Search, repr=False)
     _of_function: Search = field(default_factory=lambda: Search(into_objects=False), repr=False)
-    """The object whose method is checkpointed lives on its own."""
+    """Leaves objects out: an object whose method is checkpointed lives on its own."""
     _found: dict[int, tuple[Kept, list[Named]]] = field(
         default_factory=dict[int, tuple[Kept, list[Named]]], repr=False
     )
-    """By ``id`` of what a region keeps."""
+    """By the ``id`` of what a region keeps."""
     num_results: int = 0
-    """Results that policies keep."""
+    """Number of results that policies keep."""
 
     def kept_by(self, values: Iterable[Any]) -> list[Named]:
-        """The tensors that the regions of one node's ``values`` keep, each once, by name."""
+        """Named tensors that the regions of one node's ``values`` keep, each once."""
         found: dict[int, Named] = {}
         for value in filter(is_holder, values):
             self.num_values += 1
@@ -230,7 +231,7 @@ class CheckpointInputs:
         return list(found.values())
 
     def let_go(self) -> None:
-        """Hold no tensor any longer."""
+        """Release all tensors."""
         self.num_results = len(self._results)
         self._regions = Regions()
         self._search.forget()
@@ -264,7 +265,7 @@ class CheckpointInputs:
             yield KEPT_BY_POLICY, tensor
 
     def notes(self) -> list[str]:
-        """What the sum of saved bytes has of it, in a sentence or two."""
+        """Notes on which of these bytes the sum of saved bytes includes, in a sentence or two."""
         if not self.num_values:
             return []
         counted = (
@@ -290,19 +291,20 @@ class CheckpointInputs:
         return found
 
 
-# What custom Functions keep on their ``ctx`` and others hold as well: the graph does not own it.
+# Objects that custom Functions keep on their ``ctx`` and others hold as well: the graph does not
+# own them.
 #
 # A settings object with a cache, a bound method with its whole trainer: freeing the graph would
-# free nothing of these, so they are no bytes of the graph's. What is in a list that only ``ctx``
-# holds is.
+# free none of these, so their bytes are not the graph's. The contents of a list that only ``ctx``
+# holds are.
 #
-# Python's own garbage collector tells one from the other by counting, and so does this: of each
-# object that is reached from the nodes, the references that come from objects which are reached too
-# are taken off its reference count. If any are left, it is held elsewhere, with all that can be
-# reached from it (``deduce_unreachable`` in ``Modules/gcmodule.c`` of CPython). It is done for all
-# nodes together, as several may keep the same list. Of tensors it is not asked: one that is on
-# ``ctx`` itself, or in what only the graph holds, counts as if it had been saved for backward,
-# which keeps a tensor whoever else holds it.
+# Python's own garbage collector distinguishes the two by counting, and so does this code: for each
+# object reached from the nodes, the references that come from other reached objects are subtracted
+# from its reference count. If any remain, the object is held elsewhere, with everything that can be
+# reached from it (``deduce_unreachable`` in ``Modules/gcmodule.c`` of CPython). This is done for
+# all nodes together, as several may keep the same list. Tensors are not checked in this way: one
+# that is on ``ctx`` itself, or in what only the graph holds, counts as if it had been saved for
+# backward, which keeps a tensor whoever else holds it.
 
 
 @dataclass
@@ -311,18 +313,18 @@ class HeldElsewhere:
 
     ids: set[int] = field(default_factory=set[int])
     tensors: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
-    """What is in them, where the graph may hold it in another way too."""
+    """Tensors in these objects; the graph may hold them in another way too."""
     is_complete: bool = True
-    """Whether everything was looked at; what was not may make others look as if held elsewhere."""
+    """Whether everything was inspected; if not, an object may wrongly seem to be held elsewhere."""
 
 
 def held_elsewhere(contexts: Iterable[dict[str, Any]], most: int = MOST_OBJECTS) -> HeldElsewhere:
-    """Of all that is reached from ``contexts``, what others hold as well.
+    """Find the objects reached from ``contexts`` that others hold as well.
 
     Args:
         contexts: the attributes of each node; the caller keeps no other reference to what is in
             them.
-        most: objects that are looked at.
+        most: maximum number of objects to inspect.
     """
     reached, from_inside, is_complete = _reached_from(contexts, most)
     counts = _reference_counts(reached)
@@ -342,7 +344,7 @@ def held_elsewhere(contexts: Iterable[dict[str, Any]], most: int = MOST_OBJECTS)
 def _reached_from(
     contexts: Iterable[dict[str, Any]], most: int
 ) -> tuple[dict[int, Any], Counter[int], bool]:
-    """Objects by ``id``, how many references to each come from among them, whether that is all."""
+    """Objects by ``id``, number of references to each from among them, whether these are all."""
     reached: dict[int, Any] = {}
     from_inside: Counter[int] = Counter()
     is_complete = True
@@ -363,7 +365,7 @@ def _reached_from(
 
 
 def _reference_counts(values: dict[int, Any]) -> dict[int, int]:
-    """Those from ``values``, and from here, included."""
+    """Reference counts, including references from ``values`` and from this function."""
     return {key: sys.getrefcount(value) for key, value in values.items()}
 
 
@@ -377,7 +379,7 @@ FREED = (
 
 @dataclass
 class Holds:
-    """Which node holds which storage, one row per saved tensor, and the storages."""
+    """Which node holds which storage, one row per saved tensor, and the storages themselves."""
 
     node: list[int] = field(default_factory=list[int])
     storage: list[int] = field(default_factory=list[int])
@@ -389,34 +391,34 @@ class Holds:
 
 @dataclass
 class SavedBytes:
-    """What each node holds; plain numbers."""
+    """Bytes that each node holds; plain numbers."""
 
     first: list[int]
     """Per row, bytes of storages that this node is the first to hold."""
     shared: list[int]
-    """Per row, bytes of storages that an earlier row holds already."""
+    """Per row, bytes of storages that an earlier row already holds."""
     totals: dict[str, int] = field(
         default_factory=lambda: {"parameter": 0, "buffer": 0, "input": 0}
     )
     holds: Holds = field(default_factory=Holds)
     num_freed: int = 0
-    """Nodes whose saved tensors a backward has freed."""
+    """Number of nodes whose saved tensors a backward pass has freed."""
     regions: CheckpointInputs = field(default_factory=CheckpointInputs)
     """Values that activation checkpointing will compute again, and what it keeps for that."""
     num_packed: int = 0
-    """Values a pack hook turned into something that holds no visible tensor."""
+    """Number of values that a pack hook turned into something that holds no visible tensor."""
     num_virtual: int = 0
-    """Storages that take no memory, being of meta or fake tensors."""
+    """Number of storages that take no memory because they belong to meta or fake tensors."""
     unsized: Counter[str] = field(default_factory=Counter[str])
     """Kind of tensor whose memory cannot be found -> how many are saved."""
     closed: Counter[str] = field(default_factory=Counter[str])
-    """Class of what custom Functions keep and lets nobody look into it -> how many are kept."""
+    """Class of objects kept by custom Functions that cannot be inspected -> how many are kept."""
     num_cut_short: int = 0
-    """Things that custom Functions keep of which not all was looked through."""
+    """Number of things kept by custom Functions that were not searched completely."""
     elsewhere_bytes: int = 0
-    """In what custom Functions keep and others hold as well, as far as it is in no other sum."""
+    """Bytes in what custom Functions keep and others hold as well, if not part of another sum."""
     faults: list[str] = field(default_factory=list[str])
-    """Why nodes could not be looked at."""
+    """Reasons why nodes could not be inspected."""
 
     def notes(self) -> list[str]:
         """One sentence for each thing that could not be counted."""
@@ -480,7 +482,7 @@ def count_saved(nodes: Sequence[Node], held_anyway: Mapping[int, str]) -> SavedB
 
 
 class _Count:
-    """One count; holds nothing of the graph once it is done."""
+    """One count; holds no part of the graph once it is done."""
 
     def __init__(self, held_anyway: Mapping[int, str], none_yet: list[int]) -> None:
         self._result = SavedBytes(none_yet, list(none_yet))
@@ -492,7 +494,7 @@ class _Count:
         self._elsewhere = HeldElsewhere()
 
     def of(self, nodes: Sequence[Node]) -> SavedBytes:
-        """The whole of it."""
+        """Run the whole count."""
         slots: dict[type, tuple[str, ...]] = {}
         result = self._result
         self._find_elsewhere(nodes)
@@ -551,7 +553,7 @@ class _Count:
                 result.shared[row] += size
 
     def _held(self, node: Node, slots: tuple[str, ...]) -> Iterable[tuple[str, Memory]]:
-        """Memory that ``node`` holds, by name, with what cannot be counted noted."""
+        """Memory that ``node`` holds, by name; what cannot be counted is noted."""
         packed: list[Any] = []
         empty = ""
         for slot in slots:
@@ -590,7 +592,7 @@ class _Count:
                 yield from self._memory(f"ctx.{name}", tensor)
 
     def _packed(self, name: str, value: Any) -> Iterable[tuple[str, Memory]]:
-        """Of what a pack hook returned: save_on_cpu, for one, returns (device, tensor)."""
+        """Memory in what a pack hook returned: save_on_cpu, say, returns (device, tensor)."""
         if is_holder(value):
             return
         found = self._search.within(value)

@@ -1,4 +1,4 @@
-"""How many samples the batch of a step has, where that can be told."""
+"""Number of samples in the batch of a step, if it can be determined."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def batch_size(batch: Any) -> int | None:
-    """The first dimension that all tensors of a batch share; None where they differ."""
+    """Length of the first dimension that all tensors of a batch share; None if they differ."""
     import torch
 
     from workbench.torch_private.pytree import tree_leaves
@@ -27,7 +27,7 @@ def batch_size(batch: Any) -> int | None:
 
 
 def held_batch_size(record: GraphRecord) -> int | None:
-    """The same, of the inputs that the graph holds (``8×3×64×64`` and ``8``)."""
+    """Batch size of the inputs that the graph holds (``8×3×64×64`` and ``8``), or None."""
     of_input = record.storage_kind[record.hold_storage] == STORAGE_KINDS.index("input")
     shapes = {record.strings[row] for row in np.unique(record.hold_shape[of_input]).tolist()}
     sizes = {shape.split("×", 1)[0] for shape in shapes - {"scalar"}}

@@ -1,14 +1,14 @@
-"""Letting go of a deep graph without overflowing the stack.
+"""Release of a deep graph without overflowing the stack.
 
 torch frees a graph in a loop (``deleteNode``, ``torch/csrc/autograd/function.cpp``), but only
-through nodes that nobody else refers to. Looking at a node from Python gives it a wrapper that
-stays for the node's life (torch >= 2.12), and from then on freeing it goes through that wrapper,
-one C stack frame set per node: after a walk over 50,000 nodes in a row, ``del loss`` would crash
-the process.
+through nodes that nothing else refers to. Accessing a node from Python gives it a wrapper that
+stays for the node's life (torch >= 2.12), and from then on freeing the node goes through that
+wrapper, one set of C stack frames per node: after a walk over 50,000 nodes in a row, ``del loss``
+would crash the process.
 
-So a deep graph that was walked gets a ladder: a list of its nodes, kept by the graph's own root (in
+So a deep graph that was walked gets a ladder: a list of its nodes, held by the graph's own root (in
 ``Node.metadata``) and therefore alive no longer than the root. When the root dies the list is
-handed to a thread that drops the nodes from the root down, each while the next is still held.
+passed to a thread that drops the nodes from the root down, each while the next is still held.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _KEY = "workbench.ladder"
 
 
 def _drop(nodes: list[Node]) -> None:
-    """Let go of ``nodes``, last first, one at a time.
+    """Release ``nodes``, last first, one at a time.
 
-    A node that something else still refers to (the user kept the logits, say) keeps what lies
-    above it, so that part gets a ladder of its own.
+    A node that something else still refers to (for example because the user kept the logits) keeps
+    the part of the graph above it alive, so that part gets a ladder of its own.
     """
     unshared = _num_own_references()
     while nodes:
@@ -43,10 +43,10 @@ def _drop(nodes: list[Node]) -> None:
 
 
 def _num_own_references() -> int:
-    """What `sys.getrefcount` says of an object that only one local variable refers to.
+    """Result of `sys.getrefcount` for an object that only one local variable refers to.
 
-    A node that C++ refers to counts one more (``c10/util/intrusive_ptr.h``: the wrapper is kept
-    while the use count is above one).
+    For a node that C++ refers to, the count is one higher (``c10/util/intrusive_ptr.h``: the
+    wrapper is kept while the use count is above one).
     """
     probe = object()
     return sys.getrefcount(probe)
@@ -70,7 +70,7 @@ class _Dismantler:
         self.forget()
 
     def forget(self) -> None:
-        """There is no ladder, and no thread: in a fork."""
+        """Reset to the state of a forked process: no ladder, and no thread."""
         self._queue: SimpleQueue[list[Node] | None] = SimpleQueue()
         """Its ``put`` may be called from a destructor."""
         self._lock = threading.Lock()
@@ -78,7 +78,7 @@ class _Dismantler:
         self._thread: threading.Thread | None = None
 
     def expect(self) -> None:
-        """A ladder is about to be put up."""
+        """Count a ladder that is about to be installed."""
         with self._lock:
             self._num_ladders += 1
             if self._num_ladders == 1:

@@ -1,4 +1,4 @@
-"""The columns of a record for what nobody has looked at (yet)."""
+"""Empty columns of a record, for what was not recorded (yet)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _INNER = ("node", "op", "module", "shape", "dtype", "source")
 
 
 def no_gradients(num_nodes: int) -> dict[str, Any]:
-    """Of a record whose backward was not watched."""
+    """Gradient columns of a record whose backward was not watched."""
     unknown = np.full(num_nodes, np.nan, dtype=np.float32)
     return {
         "node_gradient_norm": unknown,
@@ -26,12 +26,12 @@ def no_gradients(num_nodes: int) -> dict[str, Any]:
 
 
 def no_bins() -> dict[str, Any]:
-    """Of a record without histograms of its gradients."""
+    """Histogram columns of a record without histograms of its gradients."""
     return {**_empty(f"bin_{name}" for name in _BIN), "bin_share": np.zeros(0, dtype=np.float32)}
 
 
 def no_inner() -> dict[str, Any]:
-    """Of a record that does not know what its compiled nodes run inside, or has none."""
+    """Columns of a record that has no compiled nodes, or not the operations inside them."""
     columns = _empty([*(f"inner_{name}" for name in _INNER), "link_from", "link_to"])
     return {**columns, "inner_ends": np.zeros(0, dtype=np.uint8)}
 

@@ -1,4 +1,4 @@
-"""What is said of a frozen parameter."""
+"""The explanation for a frozen parameter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class FrozenText:
-    """Says of a frozen parameter how much around it is frozen as well."""
+    """Explains for a frozen parameter how much around it is frozen as well."""
 
     def __init__(self, names: ModelNames) -> None:
         self._modules = names.modules

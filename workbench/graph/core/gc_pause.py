@@ -1,4 +1,4 @@
-"""Building many objects that stay without Python looking through them again and again."""
+"""Creation of many long-lived objects without repeated runs of Python's garbage collector."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_collections() -> Generator[None]:
-    """No automatic collection of garbage inside; for code of ours, never around the user's.
+    """Disable automatic garbage collection inside; for Workbench's code, never around the user's.
 
-    Python collects when objects have been added, and in the end looks through every object of the
-    process. A capture of 30,000 nodes adds some hundred thousand that are no garbage, which would
-    set off half a dozen of these looks, each of a tenth of a second and more.
+    Python collects when objects have been added, and in the end traverses every object of the
+    process. A capture of 30,000 nodes adds some hundred thousand objects that are not garbage,
+    which would trigger half a dozen of these traversals, each of a tenth of a second and more.
     """
     was_on = gc.isenabled()
     gc.disable()

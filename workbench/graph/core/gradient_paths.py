@@ -1,4 +1,4 @@
-"""Which nodes hand a gradient on, and which could make a value that is not finite."""
+"""Nodes that pass a gradient on, and nodes that could make a value that is not finite."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ PASSES_ON = frozenset((
     "CopyBackwards", "Detach", "Index", "Gather", "Flip", "Roll",
 ))
 # fmt: on
-"""Nodes (without ``Backward0``) whose gradient is their incoming one in another shape."""
+"""Nodes (without ``Backward0``) that return their incoming gradient in another shape."""
 _SAME_VALUES = frozenset(
     ("Add", "Sub", "Alias", "View", "UnsafeView", "ReshapeAlias", "Permute", "Transpose", "T",
      "Mt", "Unsqueeze", "Squeeze")
 )  # fmt: skip
-"""Those that hand on the very same memory more often than not."""
+"""Those that usually pass on the same memory."""
 
 
 def doubtful(graph: Walk) -> dict[int, list[tuple[int, int]]]:
-    """Nodes to ask what they handed out: row -> (index of the gradient, row of the maker).
+    """Nodes whose gradients must be checked: row -> (index of the gradient, row of the maker).
 
-    Only where several nodes that could make a value that is not finite hand on to the same one.
+    Only where several nodes that could make a value that is not finite pass gradients to the same
+    one.
     """
     types = [node_type(node) for node in graph.nodes]
     edges = np.unique(np.stack([graph.edge_from, graph.edge_to], axis=1), axis=0)
@@ -51,7 +52,7 @@ def doubtful(graph: Walk) -> dict[int, list[tuple[int, int]]]:
 
 
 def givers(graph: Walk) -> dict[int, int]:
-    """Rows whose gradient comes from one node alone that often hands it on untouched: row -> it."""
+    """Row -> its upstream node, if that is the only one and often passes gradients on as is."""
     num_users = np.bincount(graph.edge_from, minlength=len(graph.nodes))
     is_giver = [_plain_name(node_type(node)) in _SAME_VALUES for node in graph.nodes]
     edges = zip(graph.edge_from.tolist(), graph.edge_to.tolist(), strict=True)
@@ -59,7 +60,7 @@ def givers(graph: Walk) -> dict[int, int]:
 
 
 def passes_on(type_name: str) -> bool:
-    """Whether a node of this type hands on what it got, and so makes no new value."""
+    """Whether a node of this type passes its incoming gradient on, and so makes no new value."""
     return _plain_name(type_name) in PASSES_ON
 
 

@@ -23,7 +23,7 @@ def root_of(loss: torch.Tensor) -> Node:
     """The node that made ``loss``.
 
     Raises:
-        NoGraphError: ``loss`` has no ``grad_fn``; the sentence says which of the reasons it is.
+        NoGraphError: ``loss`` has no ``grad_fn``; the message says for which reason.
     """
     with without_functions():
         return _root_of(loss)

@@ -1,12 +1,12 @@
-"""The tensors among what Python objects hold: in containers, attributes, closures.
+"""Search for the tensors that Python objects hold: in containers, attributes, closures.
 
-A custom Function keeps what it likes on its ``ctx``, a pack hook returns what it likes, a tensor
-subclass has its memory wherever it likes. Nothing of the user's runs while it is looked through:
-what an object refers to is what it tells Python's garbage collector (`gc.get_referents`).
+A custom Function may keep any object on its ``ctx``, a pack hook may return any object, and a
+tensor subclass may have its memory anywhere. No user code runs during the search: what an object
+refers to is what it reports to Python's garbage collector (`gc.get_referents`).
 
-What torch and this package make objects of (modules, optimizers, datasets, process groups) lives on
-its own and is not looked into: freeing a graph does not free it. Distributions are: they are
-arguments by another name.
+Objects of classes of torch and of this package (modules, optimizers, datasets, process groups) live
+on their own and are not searched: freeing a graph does not free them. Distributions are searched:
+they are arguments in another form.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 MOST_OBJECTS = 2**17
-"""Objects that one `Search` looks at, about a tenth of a second."""
+"""Maximum number of objects that one `Search` inspects, about a tenth of a second."""
 
 _EMPTY = frozenset(
     {
@@ -33,16 +33,16 @@ _EMPTY = frozenset(
         *(torch.dtype, torch.device, torch.layout, torch.memory_format),
     }
 )
-"""Types whose values hold nothing, and of which there may be many."""
+"""Types whose values refer to nothing, and of which there may be many."""
 _CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque)
 _CALLABLES = (types.FunctionType, types.CellType, functools.partial)
 _OF_THE_PROGRAM = (type, types.ModuleType, Enum, *weakref.ProxyTypes, weakref.ref)
-"""Classes and modules are there anyway, and a weak reference keeps nothing."""
+"""Classes and modules live anyway, and a weak reference keeps nothing alive."""
 _CLOSED = (
     *(torch.autograd.graph.Node, torch.autograd.function.FunctionCtx),
     *(types.FrameType, types.TracebackType),
 )
-"""From these on lies another graph, or the whole program."""
+"""Types that lead to another graph, or to the whole program."""
 _WITH_LIVES_OF_THEIR_OWN = ("torch", "workbench")
 
 
@@ -51,21 +51,21 @@ class Found:
     """What was found in one value."""
 
     tensors: list[torch.Tensor] = field(default_factory=list["torch.Tensor"])
-    """Each once, in order."""
+    """Each tensor once, in order."""
     closed: list[str] = field(default_factory=list[str])
-    """Class of each object that holds something and lets nobody look into it."""
+    """Class of each object that holds something but cannot be inspected."""
     is_complete: bool = True
-    """Whether everything was looked at."""
+    """Whether everything was inspected."""
 
 
 class Search:
-    """Looks into values, until it has looked at so many that the rest is left out.
+    """Searches values for tensors, up to a maximum number of objects.
 
     Args:
-        most: objects that are looked at.
-        into_objects: whether to look at the attributes of instances too, not only into containers
-            and at what functions bring along.
-        leave_out: ``id`` of objects that are not looked into.
+        most: number of objects to inspect; the rest is left out.
+        into_objects: whether to search the attributes of instances too, not only containers and
+            what functions refer to.
+        leave_out: ``id`` of objects that are not searched.
     """
 
     def __init__(
@@ -80,10 +80,10 @@ class Search:
         self._leave_out = leave_out
         self._known: dict[int, Found] = {}
         self._alive: list[Any] = []
-        """What `_known` knows: an id is given to another object once the first is gone."""
+        """The values in `_known`: an id may be given to another object once the first is gone."""
 
     def within(self, value: Any) -> Found:
-        """The tensors in ``value``, which may be one itself; they are not looked into."""
+        """The tensors in ``value``, which may be a tensor itself; tensors are not searched."""
         if type(value) in _EMPTY:
             return _NOTHING
         if issubclass(type(value), torch.Tensor):
@@ -97,12 +97,12 @@ class Search:
         return known
 
     def forget(self) -> None:
-        """Hold nothing that was looked at any longer."""
+        """Release everything that was inspected."""
         self._known.clear()
         self._alive.clear()
 
     def attributes(self, value: Any) -> Found:
-        """The tensors in the attributes of ``value``, of whatever class it is."""
+        """The tensors in the attributes of ``value``, whatever its class."""
         return self._look(gc.get_referents(value), seen={id(value)})
 
     def _look(self, pending: list[Any], seen: set[int] | None = None) -> Found:
@@ -134,12 +134,12 @@ _NOTHING = Found()
 
 
 def holds_nothing(value: Any) -> bool:
-    """Whether ``value`` is a number, a text or the like, of which there may be many."""
+    """Whether ``value`` is a number, a string or the like, of which there may be many."""
     return type(value) in _EMPTY
 
 
 def held_by(value: Any, *, into_objects: bool = True) -> Iterable[Any] | None:
-    """What ``value`` refers to; None where that is not to be looked at."""
+    """Objects that ``value`` refers to; None if they must not be inspected."""
     kind = cast("type[Any]", type(value))
     if issubclass(kind, types.FunctionType):
         return _brought_along(value)
@@ -157,7 +157,7 @@ def held_by(value: Any, *, into_objects: bool = True) -> Iterable[Any] | None:
 
 
 def _brought_along(function: types.FunctionType) -> Iterable[Any]:
-    """What a function brings along: not the module whose globals it sees."""
+    """Objects that a function refers to, without the globals of its module."""
     return [
         *(function.__closure__ or ()),
         *(function.__defaults__ or ()),

@@ -1,8 +1,8 @@
-"""Which name a module, a parameter or a storage goes by.
+"""Names of modules, parameters and storages.
 
 Wrappers that only forward to one inner module (``torch.compile``, DDP, FSDP, checkpoint wrappers)
-are seen through: their inner module takes their place, so a path is the same with and without
-them and equals the one the user wrote.
+are skipped: their inner module takes their place, so a path is the same with and without them and
+equals the one the user wrote.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WRAPPER_CLASSES = ("DistributedDataParallel", "DataParallel")
 
 @dataclass
 class ModelNames:
-    """Names of everything in one or more models. Valid while the models live; not to be kept."""
+    """Names of everything in one or more models. Valid while the models live; not to be stored."""
 
     modules: list[GraphModule] = field(default_factory=list["GraphModule"])
     """Parents first; the order of ``named_modules``."""
@@ -48,7 +48,7 @@ class ModelNames:
     storages: dict[int, str] = field(default_factory=dict[int, str])
     """Identity of a storage -> ``parameter`` or ``buffer``."""
     also: dict[str, str] = field(default_factory=dict[str, str])
-    """Further path of a module that is reached under several -> its path in ``modules``."""
+    """Further path of a module that has several -> its path in ``modules``."""
 
     @classmethod
     def of(cls, models: Mapping[str, nn.Module]) -> ModelNames:
@@ -61,7 +61,7 @@ class ModelNames:
         return names
 
     def also_notes(self, shown: Container[str]) -> list[str]:
-        """Which modules among ``shown`` go by another path too; the first four."""
+        """Notes on modules among ``shown`` that have another path too; the first four."""
         others: dict[str, list[str]] = {}
         for path, first in self.also.items():
             if first in shown:
@@ -126,12 +126,12 @@ class ModelNames:
 
 
 def _class_name(module: nn.Module) -> str:
-    """The name that its author gave the class, also where TorchScript took its place."""
+    """The class name given by its author, also where TorchScript has replaced the class."""
     return getattr(module, "original_name", "") or type(module).__name__
 
 
 def _unwrapped(module: nn.Module) -> Iterator[nn.Module]:
-    """``module``, then what it wraps, inwards."""
+    """Yield ``module`` and then the modules that it wraps, from the outside in."""
     layer: nn.Module | None = module
     while layer is not None:
         yield layer
@@ -141,7 +141,7 @@ def _unwrapped(module: nn.Module) -> Iterator[nn.Module]:
 def wrapped_module(module: nn.Module) -> nn.Module | None:
     """The module that ``module`` merely forwards to, if it is such a wrapper."""
     children: Any = vars(module)["_modules"]  # named_children drops repeats
-    for name in _WRAPPED:  # no `get`: what a ScriptModule has in this place is no dictionary
+    for name in _WRAPPED:  # no `get`: a ScriptModule has no dictionary in this place
         if name in children and children[name] is not None:
             return children[name]
     if type(module).__name__ in _WRAPPER_CLASSES and "module" in children:
@@ -152,7 +152,7 @@ def wrapped_module(module: nn.Module) -> nn.Module | None:
 def weak_storages(values: Any) -> list[Any]:
     """Weak references to the storages of every tensor in a tree of arguments.
 
-    While such a reference lives, its storage's identity is not given to another.
+    While such a reference lives, its storage's identity is not reused for another storage.
     """
     from torch.multiprocessing.reductions import StorageWeakRef
 
@@ -174,7 +174,7 @@ def _join(path: str, name: str) -> str:
 
 @dataclass
 class Leaves:
-    """What is known of each leaf, per row; empty and `NOWHERE` for operations."""
+    """Name, owner and kind of each leaf, per row; empty and `NOWHERE` for operations."""
 
     name: list[str]
     owner: Ints
@@ -185,7 +185,7 @@ class Leaves:
 
     @classmethod
     def of(cls, graph: Walk, names: ModelNames, extra: Mapping[int, str]) -> Leaves:
-        """Names of the leaves of ``graph``; ``extra`` names tensors that are no parameters."""
+        """Name the leaves of ``graph``; ``extra`` names tensors that are not parameters."""
         size = len(graph.nodes)
         found = cls([""] * size, np.full(size, NOWHERE, np.int64), [""] * size, {})
         for row in np.flatnonzero(graph.sequence < 0).tolist():
@@ -202,10 +202,10 @@ class Leaves:
         return found
 
     def place(self, owner: Ints, graph: Walk) -> None:
-        """Give every leaf an owner: a parameter its module, one without a name its first user's.
+        """Assign every leaf an owner: a parameter its module, an unnamed leaf its first user's.
 
         Args:
-            owner: per row, complete for operations; changed in place.
+            owner: owner per row, complete for operations; changed in place.
             graph: the graph that the rows are of.
         """
         rows = np.flatnonzero(graph.sequence < 0)
@@ -218,5 +218,5 @@ class Leaves:
 
 
 def is_of_torch(cls: str) -> bool:
-    """Whether a module's class is one of ``torch.nn``: its lines are those of what called it."""
+    """Whether a module's class is in ``torch.nn``: its lines are then those of its caller."""
     return isinstance(getattr(torch.nn, cls, None), type)

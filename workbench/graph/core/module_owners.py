@@ -1,12 +1,12 @@
-"""Which module owns a node.
+"""Assignment of nodes to the modules that own them.
 
-Traced: autograd numbers the nodes of a thread in order, and hooks note that number whenever the
-innermost running module changes, so the owner of a node is the module that was innermost at its
-number. That is exact.
+With a trace: autograd numbers the nodes of a thread in order, and hooks record that number whenever
+the innermost running module changes, so the owner of a node is the module that was innermost at its
+number. This is exact.
 
-Not traced: only parameters betray their modules. An operation that uses a parameter belongs to the
-parameter's module; one that does not belongs to the container it most likely ran in (see
-`owners_by_parameters`). That is an estimate, and the record says so.
+Without a trace: modules are known only from their parameters. An operation that uses a parameter
+belongs to the parameter's module; one that does not belongs to the container it most likely ran in
+(see `owners_by_parameters`). This is an estimate, and the record says so.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from workbench.records import GraphModule
 
 NOWHERE = -1
-"""Not known."""
+"""The owner is not known."""
 OUTSIDE = -2
-"""In no module: the loss function and whatever surrounds the model."""
+"""Owned by no module: the loss function and the code around the model."""
 
 _NLL = frozenset({"NllLossBackward0", "NllLoss2DBackward0", "NllLossNdBackward0"})
 _CRITERIA = _NLL | frozenset(
@@ -46,19 +46,19 @@ _RELAYS = frozenset(
     f"{name}Backward0"
     for name in ("T", "Transpose", "Permute", "View", "UnsafeView", "Expand", "ToCopy", "Unsqueeze")
 )
-"""Operations that hand on a parameter in another shape or dtype."""
+"""Operations that pass on a parameter in another shape or dtype."""
 
 
 def owners_by_sequence(sequence: Ints, at: Sequence[int], owner: Sequence[int]) -> Ints:
     """Owner of every sequence number.
 
     Args:
-        sequence: per row, -1 for leaves.
-        at: number at which the innermost module changed, ascending.
-        owner: the innermost module from then on.
+        sequence: sequence number per row, -1 for leaves.
+        at: sequence numbers at which the innermost module changed, ascending.
+        owner: the innermost module from each of these numbers on.
 
     Returns:
-        Per row an entry of ``owner``, or `NOWHERE` for leaves and for what came before ``at[0]``.
+        Per row an entry of ``owner``, or `NOWHERE` for leaves and for nodes made before ``at[0]``.
     """
     found = np.full(len(sequence), NOWHERE, dtype=np.int64)
     if not at:
@@ -74,11 +74,10 @@ def owners_by_parameters(
 ) -> Ints:
     """Estimate owners from the parameters alone, in one pass in forward order.
 
-    An operation that uses a parameter, or one handed on by a transpose, a view or a cast, belongs
-    to the parameter's module. Any other operation belongs to the smallest
-    container of the operations whose results only it consumes; a skip connection's value was
-    consumed before, so it does not count. Loss functions known by their node, and what follows
-    them, are outside.
+    An operation that uses a parameter, directly or through a transpose, a view or a cast, belongs
+    to the parameter's module. Any other operation belongs to the smallest container of the
+    operations whose results only it consumes; a skip connection's value was consumed before, so it
+    does not count. Loss functions known by their node, and what follows them, are outside.
 
     Args:
         graph: rows in forward order.
@@ -140,7 +139,7 @@ class _Estimate:
 def _after_criterion(graph: Walk, types: Sequence[str]) -> list[bool]:
     outside = [name in _CRITERIA for name in types]
     for maker, user in zip(graph.edge_from.tolist(), graph.edge_to.tolist(), strict=True):
-        if outside[maker]:  # edges are sorted by user, so a maker's answer is final here
+        if outside[maker]:  # edges are sorted by user, so the maker's flag is final here
             outside[user] = True
         elif types[user] in _NLL and types[maker] == "LogSoftmaxBackward0":
             outside[maker] = True  # the two halves of cross_entropy

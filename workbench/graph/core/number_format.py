@@ -1,4 +1,4 @@
-"""How the static views write numbers and names."""
+"""Formatting of numbers and names in the static views."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 def byte_size(count: int) -> str:
     """``56.1 MiB``: binary units, one decimal below 100.
 
-    The same figures as in the browser: ``formatBytes`` in ``extensions/views/src/graph/format.ts``.
+    Gives the same figures as the browser: ``formatBytes`` in
+    ``extensions/views/src/graph/format.ts``.
     """
     size, unit = float(count), BYTE_UNITS[0]
     for unit in BYTE_UNITS:
@@ -31,10 +32,11 @@ def byte_size(count: int) -> str:
 
 
 def fixed(value: float, digits: int = 0) -> str:
-    """A ``value`` of 0 or more with so many digits after the point, a half rounded up.
+    """Format a ``value`` of 0 or more with ``digits`` decimals, a half rounded up.
 
-    The rule of JavaScript's ``toFixed``, where Python rounds a half to the even digit: 256.5 is
-    257. What counts is the exact value of the float: 0.35 is stored as less and gives 0.3.
+    This is the rule of JavaScript's ``toFixed``, while Python rounds a half to the even digit:
+    256.5 gives 257. The exact value of the float is rounded: 0.35 is stored as a smaller number and
+    gives 0.3.
     """
     return str(Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
 
@@ -51,7 +53,7 @@ def duration(seconds: float) -> str:
 
 
 def short(text: str, width: int) -> str:
-    """``text`` as `printable`, of at most ``width`` characters, the middle left out."""
+    """``text`` made `printable`, of at most ``width`` characters; its middle is left out."""
     plain = printable(text)
     if len(plain) <= width:
         return plain
@@ -60,7 +62,7 @@ def short(text: str, width: int) -> str:
 
 
 def tail(path: str, width: int) -> str:
-    """The end of a module path, which tells most, on at most ``width`` characters."""
+    """The end of a module path, its most specific part, in at most ``width`` characters."""
     text = short(path, max(width, len(path)))
     return text if len(text) <= width else f"…{text[len(text) - width + 1 :]}"
 
@@ -76,7 +78,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def compiled_line(record: GraphRecord) -> str:
-    """``2 compiled nodes: 37 operations inside, in 9 modules.``; empty without any to look into."""
+    """``2 compiled nodes: 37 operations inside, in 9 modules.``; empty if none are known inside."""
     if len(record.inner_node) == 0:
         return ""
     num_nodes = len(set(record.inner_node.tolist()))
@@ -88,7 +90,7 @@ def compiled_line(record: GraphRecord) -> str:
 
 
 def summary(record: GraphRecord) -> str:
-    """``38 operations, 16 parameters, 56.1 MiB saved for backward``: as the browser counts."""
+    """``38 operations, 16 parameters, 56.1 MiB saved for backward``, counted as in the browser."""
     kinds = record.node_kind.tolist()
     leaves = [(kinds.count(1), "parameter"), (kinds.count(2), "input")]
     parts = [plural(num_operations(record), "operation")]
@@ -109,7 +111,7 @@ def heading(record: GraphRecord) -> str:
 
 
 def held_anyway(record: GraphRecord) -> str:
-    """What the saved bytes leave out, or ``""``."""
+    """A sentence about what the saved bytes leave out, or ``""``."""
     named = [
         (record.input_bytes, "inputs"),
         (record.parameter_bytes, "parameters"),

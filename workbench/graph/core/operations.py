@@ -1,8 +1,8 @@
-"""Which backward nodes make one operation: what a person wrote as one call.
+"""Grouping of backward nodes into operations: what a person wrote as one call.
 
-The twin of ``extensions/views/src/graph/fold.ts``, so that a picture and the interactive view count
-alike: one operation per Python call; what merely hands a parameter on (the transpose in front of a
-matrix product, a cast) belongs to the operation that uses it.
+Counterpart of ``extensions/views/src/graph/fold.ts``, so that pictures and the interactive view
+count alike: one operation per Python call; a node that merely passes a parameter on (the transpose
+in front of a matrix product, a cast) belongs to the operation that uses it.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ VIEWS = frozenset(
         "View",
     )
 )
-"""Operations whose output lies in the storage of their input."""
+"""Operations whose output shares the storage of their input."""
 _COPY = re.compile("(Clone|Mt|Squeeze|ToCopy)Backward")
-"""Nodes besides views that hand on what they get in another order, type or place."""
+"""Nodes besides views that pass on their input in another order, dtype or place."""
 _NONE, _MANY = -1, -2
 _MOST_PASSES = 4
-"""A cast in front of a transpose takes two."""
+"""Maximum number of folding passes; a cast in front of a transpose takes two."""
 
 
 def operations_of(record: GraphRecord) -> list[int]:
@@ -60,14 +60,14 @@ def operations_of(record: GraphRecord) -> list[int]:
 
 
 def num_operations(record: GraphRecord) -> int:
-    """How many there are."""
+    """Number of operations."""
     return max(operations_of(record), default=-1) + 1
 
 
 def _by_call(record: GraphRecord, *, together: bool = True) -> list[int]:
     """One operation per Python call and module, or one per node."""
     kinds, calls = record.node_kind.tolist(), record.node_call.tolist()
-    # a call of compiled code may make several nodes, each with an inside of its own
+    # a call of compiled code may make several nodes, each with its own operations inside
     compiled = {call for call, kind in zip(calls, kinds, strict=True) if kind == _COMPILED}
     seen: dict[tuple[int, int], int] = {}
     owner: list[int] = []

@@ -1,4 +1,4 @@
-"""Which line of the user's code is running, and what a torch function is called."""
+"""The line of the user's code that is running, and the name of a torch function."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _APPLY_CODE = torch.autograd.Function.apply.__func__.__code__  # type: ignore[at
 TORCH_AND_OURS = tuple(
     str(Path(file).parent) + os.sep for file in (torch.__file__, Path(__file__).parent.parent)
 )
-"""Beginnings of the files that are torch's or ours; ``torchvision/`` begins with neither."""
+"""Path prefixes of torch's files and ours; ``torchvision/`` begins with neither."""
 _STDLIB = sysconfig.get_paths()["stdlib"]
 
 
 @dataclass
 class LineFinder:
-    """Finds the line a person would point at; remembers which files count."""
+    """Finds the line of code that a person would point at; remembers which files count."""
 
     _is_shown: dict[str, bool] = field(default_factory=dict[str, bool])
 
     def place(self, frame: FrameType | None) -> Place | None:
-        """The innermost line that is neither torch's, ours nor the standard library's."""
+        """The innermost line outside torch, this package and the standard library."""
         while frame is not None:
             filename = frame.f_code.co_filename
             shown = self._is_shown.get(filename)
@@ -50,7 +50,7 @@ class AppliedFunction:
 
     name: str
     depth: int
-    """How many Functions run inside one another."""
+    """Number of Functions that run inside one another."""
     caller: FrameType | None
     """The frame that applied it."""
     is_checkpoint: bool
@@ -74,7 +74,7 @@ def applied_function(frame: FrameType | None) -> AppliedFunction | None:
 
 
 def shows_model_code(filename: str) -> bool:
-    """Whether a line of this file tells a person where an operation comes from.
+    """Whether a line of this file shows a person where an operation comes from.
 
     The user's cells and files do, and so do libraries that define models; torch, this package, the
     standard library and code without a file do not.

@@ -1,13 +1,13 @@
 """The memory behind a tensor, whatever kind of tensor it is.
 
-An ordinary tensor is in one storage. A sparse one is its indices and values, a subclass made of
-others is these, what stands for a tensor inside `torch.func.vmap` is the tensor under it, and one
-of oneDNN has memory and no storage. A wrapper subclass says of itself that it has a storage and has
-none: reading its values other than through its class follows a null pointer, which ends the
-process.
+An ordinary tensor has one storage. A sparse tensor consists of its indices and values, a subclass
+made of other tensors consists of these, a tensor inside `torch.func.vmap` stands for the tensor
+under it, and a oneDNN tensor has memory but no storage. A wrapper subclass reports that it has a
+storage but has none: reading its values other than through its class follows a null pointer, which
+ends the process.
 
-Nothing here raises (but `values_of`), makes a node, or runs code of a tensor's class other than
-``__tensor_flatten__``. Where the memory cannot be found the answer says so; that is no error.
+Nothing here raises (except `values_of`), makes a node, or runs code of a tensor's class other than
+``__tensor_flatten__``. If the memory cannot be found, the result says so; that is no error.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ from workbench.torch_private.tensors import (
 
 
 class Memory(NamedTuple):
-    """One piece of memory that a tensor lies in."""
+    """One piece of memory in which a tensor is stored."""
 
     key: int
-    """Identity of the storage; holds while it lives."""
+    """Identity of the storage; valid while the storage lives."""
     num_bytes: int
-    """Of the whole storage."""
+    """Size of the whole storage."""
     shape: tuple[Any, ...]
-    """Of the tensor in it; ``"*"`` for a dimension of a nested one that has no one size."""
+    """Shape of the tensor in it; ``"*"`` for a dimension of a nested tensor that varies in size."""
     takes_none: bool
-    """Whether ``num_bytes`` is only what it would take, as of meta and fake tensors."""
+    """Whether ``num_bytes`` is only what it would take, as for meta and fake tensors."""
 
 
 class NoValuesError(ValueError):
-    """A tensor has no values that can be read; the message says of which class it is."""
+    """A tensor has no values that can be read; the message names its class."""
 
 
 def has_own_storage(value: Any) -> bool:
@@ -66,11 +66,11 @@ def has_own_storage(value: Any) -> bool:
 
 
 def memory_of(tensor: torch.Tensor) -> tuple[Memory, ...] | None:
-    """The memory that ``tensor`` lies in; None where that cannot be found.
+    """The memory in which ``tensor`` is stored; None if that cannot be found.
 
     Empty for the parameters of a lazy module that has not run, and for zeros that are not stored.
-    Of a nested tensor its values: what says how long its rows are is as little counted as the shape
-    of any other.
+    For a nested tensor it is the memory of its values: the lengths of its rows are not counted,
+    just as the shape of any other tensor is not.
     """
     try:
         if has_own_storage(tensor):
@@ -88,12 +88,12 @@ def memory_of(tensor: torch.Tensor) -> tuple[Memory, ...] | None:
 
 
 def memory_keys(tensors: Iterable[torch.Tensor]) -> set[int]:
-    """Identities of all the memory that ``tensors`` are known to lie in."""
+    """Identities of all the memory in which ``tensors`` are known to be stored."""
     return {one.key for tensor in tensors for one in memory_of(tensor) or ()}
 
 
 def plain_tensors(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """The tensors over one storage each that ``tensor`` is, or is made of; empty where unknown."""
+    """The tensors, over one storage each, that ``tensor`` is or is made of; empty if unknown."""
     if has_own_storage(tensor):
         return [tensor]
     try:
@@ -104,7 +104,7 @@ def plain_tensors(tensor: torch.Tensor) -> list[torch.Tensor]:
 
 
 def values_of(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """The tensors of no class of their own, cut off from any graph, that ``tensor`` is made of.
+    """The plain tensors, detached from any graph, that ``tensor`` is made of.
 
     Raises:
         NoValuesError: its values cannot be read, or only its class knows what they are.
@@ -126,12 +126,12 @@ def _values(tensor: torch.Tensor) -> list[torch.Tensor]:
 
 
 def _is_of_torch(value: Any) -> bool:
-    """Whether its class is torch's own, which says of itself what is true and runs no code."""
+    """Whether its class is torch's own, which reports itself correctly and runs no code."""
     return type(value) is torch.Tensor or type(value) is torch.nn.Parameter
 
 
 def _of_storage(tensor: torch.Tensor) -> tuple[Memory, ...]:
-    """Of a tensor over one storage."""
+    """Memory of a tensor over one storage."""
     key, num_bytes = storage_key(tensor)
     takes_none = bool(num_bytes) and not has_memory(tensor)
     if takes_none and is_zero_tensor(tensor):
@@ -141,10 +141,10 @@ def _of_storage(tensor: torch.Tensor) -> tuple[Memory, ...]:
 
 
 def _parts(tensor: torch.Tensor, above: frozenset[int] = frozenset()) -> list[torch.Tensor] | None:
-    """The tensors over one storage each behind ``tensor``; None where they cannot be found.
+    """The tensors, over one storage each, behind ``tensor``; None if they cannot be found.
 
     Args:
-        tensor: any.
+        tensor: any tensor.
         above: ``id`` of the tensors that it is a part of.
     """
     if has_own_storage(tensor):
@@ -175,7 +175,7 @@ def _all_parts(tensors: list[torch.Tensor], above: frozenset[int]) -> list[torch
 
 
 def _inner_tensors(tensor: torch.Tensor) -> list[torch.Tensor] | None:
-    """The tensors that a subclass says it is made of; None where it says nothing."""
+    """The tensors that a subclass reports to be made of; None if it reports nothing."""
     flatten = getattr(type(tensor), "__tensor_flatten__", None)
     if flatten is None:
         return None

@@ -1,7 +1,8 @@
-"""How much room a text takes in a picture whose font nobody knows yet.
+"""Width of a text in a picture whose font is not known yet.
 
-A static picture is laid out here and drawn by whatever reads the notebook. The widths are those of
-DejaVu Sans, among the widest of the fonts in use, so that what fits in it fits in the others.
+A static picture is laid out here and drawn by whatever program shows the notebook. The widths are
+those of DejaVu Sans, among the widest of the fonts in use, so that text which fits in it fits in
+the others.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ _BOLD = {
     **dict.fromkeys("mwMW…", 1.06),
     **dict.fromkeys("ABCDEFGHJKLNOPQRSTUVXYZ", 0.8),
 }
-"""Width of a bold letter as a share of the font's size; of others 0.71, regular ones 0.89 of it."""
+"""Width of a bold letter relative to the font size; other letters 0.71, regular ones 0.89 of it."""
 
 
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
-    """Width of ``text`` in px, in letters of ``size`` px."""
+    """Width of ``text`` in px, at a font size of ``size`` px."""
     return sum(_BOLD.get(letter, 0.71) for letter in text) * size * (1 if bold else 0.89)
 
 
 def fitted(text: str, room: float, size: float, *, bold: bool = False) -> str:
-    """``text`` on one line of at most ``room`` px; of a long path its end, else both ends."""
+    """``text`` on one line of at most ``room`` px, shortened to a path's end or to both ends."""
     line = short(text, 200)
     for at, letter in enumerate(line):
         shown = line if not at else f"…{line[at + 1 :]}"

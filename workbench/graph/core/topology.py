@@ -1,4 +1,4 @@
-"""A forward order of a graph, and what of it lies on a cycle."""
+"""Forward order of a graph, and the rows of it that are on a cycle."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Ints = npt.NDArray[np.int64]
 
 
 def topological_order(key: Ints, edge_from: Ints, edge_to: Ints) -> Ints:
-    """Rows so that every edge leads forward, of the possible ones always that of smallest ``key``.
+    """Rows in an order in which every edge leads forward; smallest ``key`` first where possible.
 
-    Rows that a cycle leads to are left out.
+    Rows on a cycle, or after one, are left out.
     """
     waiting = np.bincount(edge_to, minlength=len(key)).tolist()
     users = edge_to[np.argsort(edge_from, kind="stable")].tolist()
@@ -53,7 +53,7 @@ def rows_near_cycles(num_rows: int, edge_from: Ints, edge_to: Ints) -> Ints:
     return np.flatnonzero(inside)
 
 
-# Which parameters lie behind some nodes: one walk for many starting points.
+# Parameters behind given nodes, found in one walk for many starting points.
 
 
 def parameters_behind(
@@ -62,11 +62,11 @@ def parameters_behind(
     """Parameter -> the starts whose graph contains it.
 
     Args:
-        starts: node and the number of its start; several nodes may share a number.
+        starts: pairs of a node and the number of its start; several nodes may share a number.
         parameters: ``id(parameter)`` -> name.
 
     Returns:
-        A number with bit ``n`` set where start ``n`` is computed from the parameter.
+        Per parameter a number with bit ``n`` set if start ``n`` is computed from the parameter.
     """
     reached: dict[Node, int] = {}
     for node, number in starts:
@@ -107,7 +107,7 @@ def _discover(starts: list[Node]) -> tuple[list[Node], dict[Node, int]]:
 
 
 def _protect(num_nodes: int, tops: Sequence[Node]) -> None:
-    """Freeing a deep graph whose nodes were looked at needs care (see `dismantle`).
+    """Make a deep graph whose nodes were accessed safe to free (see `dismantle`).
 
     Each node goes to the ladder of the last start that reaches it, so that many starts on one deep
     graph cost no more than one.

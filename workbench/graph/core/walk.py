@@ -1,8 +1,8 @@
-"""From the ``grad_fn`` of a loss to plain columns.
+"""Conversion of a graph, from the ``grad_fn`` of its loss, to plain columns.
 
 The walk is iterative (a recurrent network's graph is tens of thousands of nodes deep) and keeps
-every node's Python wrapper until the columns are made, because an identity is only stable while
-its wrapper lives. What comes out holds numbers and strings only.
+every node's Python wrapper until the columns are made, because an identity is only stable while its
+wrapper lives. The result holds numbers and strings only.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Walk:
 
     nodes: list[Node]
     sequence: Ints
-    """Per row, -1 for leaves."""
+    """Sequence number per row, -1 for leaves."""
     edge_from: Ints
     edge_to: Ints
     edge_output: Ints
@@ -50,10 +50,10 @@ class Outputs:
     """Per row, bytes of every output; 0 where they are not known."""
     device: list[str]
     num_unknown: int = 0
-    """Nodes with an output of unknown size."""
+    """Number of nodes with an output of unknown size."""
 
     def notes(self) -> list[str]:
-        """What is not known of them, in a sentence."""
+        """What is not known about the outputs, in a sentence."""
         if not self.num_unknown:
             return []
         return [
@@ -99,7 +99,7 @@ def walk(root: Node) -> Walk:
 
 
 def _forward_order(sequence: Ints, edge_from: Ints, edge_to: Ints) -> Ints:
-    """Topological order, by sequence number where that is one; a leaf sits before its first user.
+    """Topological order, by sequence number if that is valid; a leaf comes before its first user.
 
     Sequence order can break topology: numbers are counted per thread, and an in-place operation on
     a view makes torch replace the view's node by a later one.
@@ -147,7 +147,7 @@ def _cached_name(names: dict[Any, str], value: Any) -> str:
 
 
 def shape_text(shape: tuple[Any, ...] | None) -> str:
-    """``8×3×224×224``, ``8×*×224`` with ragged rows; ``nested`` where torch tells no sizes."""
+    """``8×3×224×224``, ``8×*×224`` with ragged rows; ``nested`` if torch reports no sizes."""
     if shape is None:
         return "nested"
     try:
@@ -162,7 +162,7 @@ def _shape_text(shape: tuple[Any, ...]) -> str:
 
 
 def _num_bytes(metadata: Any, sizes: Sequence[Any] | None) -> int | None:
-    """None where a size is not known."""
+    """Bytes of an output; None if a size is not known."""
     if sizes is None:
         return None
     found: int = metadata.dtype.itemsize

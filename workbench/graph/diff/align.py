@@ -1,26 +1,27 @@
-"""Which node of one capture is which node of another.
+"""Matching of the nodes of one capture with the nodes of another.
 
-Nodes are never compared by identity or by number: between two steps both change. What stays is
+Nodes are never compared by identity or by number: both change between two steps. What stays is
 where an operation happens: its module path, the operation, its line, and what it is computed from.
 So the Python calls of each module are compared as a sequence, in rounds from strict to lenient:
 
 1. same operation, same line, inputs from the same modules and parameters;
 2. same operation and line, computed from the same operations found so far (two calls on one line of
-   a loop over outputs are told apart by what leads to them);
+   a loop over outputs are distinguished by what leads to them);
 3. same operation and line;
 4. same operation, where the line itself was edited between the captures;
-5. same operation, where the line is not of the module's own code: of the script that computes the
-   loss (its second capture is made on another line), or of what calls a module of torch's (two
-   branches may call the same layer).
+5. same operation, where the line is not in the module's own code: it is in the script that computes
+   the loss (whose second capture is made on another line), or in the code that calls a torch module
+   (two branches may call the same layer).
 
-A later round only fills the gaps of the one before, so order is kept within a module, and a loop
-that ran longer leaves its last rounds over. Inside a matched call nodes are matched by their type:
-of a call under autocast the casts are left over. Leaves go by name. Modules that changed places
-would make the union of both graphs cyclic; there only pairs in the same order stay.
+A later round only fills the gaps left by earlier ones, so order is kept within a module, and a loop
+that ran longer has its last iterations left over. Inside a matched call, nodes are matched by their
+type: for a call under autocast the casts are left over. Leaves are matched by name. Modules that
+changed places would make the union of both graphs cyclic; of these only pairs in the same order are
+kept.
 
-Where one capture knows no calls and lines (of a loss alone, `workbench.graph.diff.align`), its
-modules are an estimate too. There every node is a call of its own, all are one sequence, and the
-same rounds go by type and shape and by what a node is computed from.
+If one capture has no calls and lines (it is of a loss alone, `workbench.graph.diff.align`), its
+modules are an estimate too. Then every node is a call of its own, all calls are one sequence, and
+the same rounds use type and shape and what a node is computed from.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ if TYPE_CHECKING:
     from workbench.records import GraphRecord
 
 
-# Pairs of nodes given up, so that the union of two graphs has a forward order.
+# Removal of pairs of nodes, so that the union of two graphs has a forward order.
 
 
 def break_cycles(a: GraphRecord, b: GraphRecord, partner: Ints) -> None:
-    """Give up pairs until the union has no cycle.
+    """Remove pairs until the union has no cycle.
 
     Args:
         a: a graph.
-        b: another.
-        partner: row of ``b`` for each row of ``a``, -1 where it has none; changed in place.
+        b: another graph.
+        partner: row of ``b`` for each row of ``a``, -1 if it has none; changed in place.
     """
     size = len(partner)
     merged = size + np.arange(len(b.node_type))
@@ -65,10 +66,10 @@ def break_cycles(a: GraphRecord, b: GraphRecord, partner: Ints) -> None:
         partner[row] = place
 
 
-# One of two captures as the comparing of both reads it: its Python calls, module by module.
+# One of the two captures as the comparison reads it: its Python calls, module by module.
 
 MOST_ANCESTORS = 4
-"""So many of the matched operations nearest before a call tell it from others."""
+"""Number of matched operations nearest before a call that distinguish it from others."""
 
 _OUTSIDE = "outside"
 """Stands for the pseudo-module of code outside every module."""
@@ -85,11 +86,11 @@ class Call:
     """File and function of its line; None where that is unknown."""
     rows: list[int] = field(default_factory=list[int])
     partner: int = -1
-    """Number of the call of the other side."""
+    """Number of the matching call on the other side."""
 
 
 class Side:
-    """One record, read for aligning; by types and shapes alone where the other names less."""
+    """One record, read for alignment; by types and shapes alone if either record names less."""
 
     def __init__(self, record: GraphRecord, *, by_type: bool = False) -> None:
         self.record = record
@@ -143,7 +144,7 @@ class Side:
         return Call(op, place, line.filename, (line.filename, line.function))
 
     def is_called_from(self, call: Call) -> bool:
-        """Whether its line is of a script, or of what called a module of torch's."""
+        """Whether its line is in a script, or in the code that called a torch module."""
         module = self.record.modules[self.module_of[call.rows[0]]]
         return call.code in self._script or is_of_torch(module.cls)
 
@@ -158,15 +159,16 @@ class Side:
         return tuple(sorted(found)[-MOST_ANCESTORS:])
 
 
-# A capture that names less than the other: of a loss alone, against one of a whole forward.
+# A capture that names less than the other: one of a loss alone, compared with one of a whole
+# forward.
 #
 # A forward that was watched gives each node its call, its line and the module that ran it. From a
-# loss alone modules are known by their parameters, and calls and lines not at all. Nothing of that
-# is a difference between the two graphs, so there nodes are compared by what both captures know.
+# loss alone, modules are known by their parameters, and calls and lines not at all. None of this is
+# a difference between the two graphs, so nodes are then compared by what both captures know.
 
 
 def names_less(a: GraphRecord, b: GraphRecord) -> Literal["A", "B", ""]:
-    """The one capture that knows no call of its nodes while the other does; empty where none."""
+    """The capture without any call of its nodes, if the other one has calls; else empty."""
     knows_a, knows_b = bool((a.node_call >= 0).any()), bool((b.node_call >= 0).any())
     if knows_a == knows_b:
         return ""
@@ -174,7 +176,7 @@ def names_less(a: GraphRecord, b: GraphRecord) -> Literal["A", "B", ""]:
 
 
 def told_less(a: GraphRecord, b: GraphRecord) -> str:
-    """One sentence that says which capture names less, and what; ``""`` where none does."""
+    """One sentence about which capture names less, and what it lacks; ``""`` if neither does."""
     name = names_less(a, b)
     if not name:
         return ""
@@ -190,10 +192,10 @@ _Token = Callable[[Side, Call], Hashable]
 
 
 def align(a: GraphRecord, b: GraphRecord) -> Ints:
-    """Row of ``b`` for each row of ``a``, -1 where it has none.
+    """Row of ``b`` for each row of ``a``, -1 if it has none.
 
-    The union of both graphs, each pair being one node, has no cycle. Near-linear in the number of
-    nodes while the captures are alike or wholly different.
+    The union of both graphs, in which each pair is one node, has no cycle. Near-linear in the
+    number of nodes if the captures are alike or wholly different.
     """
     by_type = bool(names_less(a, b))
     one, other = Side(a, by_type=by_type), Side(b, by_type=by_type)
@@ -224,7 +226,7 @@ def _by_inputs(side: Side, call: Call) -> Hashable:
 
 
 def _note_ancestors(one: Side, other: Side) -> None:
-    """Per row, the matched calls through which its value came last, by their number in ``one``."""
+    """Record, per row, the last matched calls behind its value, by their number in ``one``."""
     for side, name_of in ((one, None), (other, [call.partner for call in other.calls])):
         for row, makers in enumerate(side.inputs):
             number = side.call_of[row]
@@ -242,7 +244,7 @@ def _note_ancestors(one: Side, other: Side) -> None:
 def _edited_files(a: GraphRecord, b: GraphRecord) -> set[str]:
     """Files whose lines cannot be trusted to be the same code in both captures.
 
-    A file is the same code where both captures know a line of it and no line reads differently.
+    A file is the same code if both captures know a line of it and no line has a different text.
     Different lines of such a file are different code, never one line that was edited.
     """
     known = {(line.filename, line.line): line.text for line in a.sources}
@@ -257,7 +259,7 @@ def _edited_files(a: GraphRecord, b: GraphRecord) -> set[str]:
 
 
 def _round(one: Side, other: Side, token: _Token) -> None:
-    """Match what is left in each module, between the calls that are matched already."""
+    """Match the remaining calls of each module, between the calls that are already matched."""
     for module, calls in one.by_module.items():
         others = other.by_module.get(module, [])
         for gap_a, gap_b in _gaps(one, calls, others):
@@ -313,7 +315,7 @@ def _leaf_key(side: Side, row: int) -> Hashable:
 
 
 def _match_nameless(one: Side, other: Side, partner: Ints) -> None:
-    """Leaves that only one capture has names for: by the node that uses them, in its order."""
+    """Match leaves that only one capture has names for, by the node that uses them, in order."""
     taken = set(partner.tolist())
     for row in np.flatnonzero(partner >= 0).tolist():
         left = [i for i in one.inputs[row] if one.is_leaf[i] and partner[i] < 0]

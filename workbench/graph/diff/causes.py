@@ -1,12 +1,12 @@
-"""Why two captures differ, in a few plain words, the cause first.
+"""Explanation of why two captures differ, in a few plain words, the cause first.
 
-Everything said is read off the two records: a precision from dtypes and casts, a branch from lines
-of one function that made operations in one capture only, a loop from a line that made more calls, a
-batch from first dimensions. Where none of these is found only the consequences are listed.
+Everything reported is read from the two records: a precision from dtypes and casts, a branch from
+lines of one function that made operations in one capture only, a loop from a line that made more
+calls, a batch from first dimensions. If none of these is found, only the consequences are listed.
 
-A test of a tensor that came out differently leads. A line of the script that calls the model and
-computes the loss is a cause only where the model gives none, and no line is one where one of the
-captures knows no lines.
+A test of a tensor with different outcomes comes first. A line of the script that calls the model
+and computes the loss is a cause only if the model gives none, and no line is a cause if one of the
+captures has no lines.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from workbench.records import Branch, GraphDiff, GraphRecord, SourceLine
 
 
-# The first test of a tensor that came out one way in one capture and another in the other.
+# The first test of a tensor that had one outcome in one capture and another in the other.
 #
-# A branch is found again by its module, its function and how it is written, not by its line: a cell
-# that was run once more has other lines. Of a test that was made many times, the first time it came
-# out differently is told.
+# A branch is recognised by its module, its function and its source text, not by its line: a cell
+# that was run once more has other lines. Of a test that was made many times, the first different
+# outcome is reported.
 
 _Key = tuple[str, str, str]
 """(module path, function, the test as it is written)."""
@@ -45,7 +45,7 @@ _Key = tuple[str, str, str]
 def asked_otherwise(a: GraphRecord, b: GraphRecord) -> tuple[str, SourceLine | None]:
     """One sentence about the first test with another outcome in ``b``, and its line in ``a``.
 
-    Empty and None where every test that both made came out the same.
+    Empty and None if every test that both made had the same outcome.
     """
     of_b: defaultdict[_Key, list[Branch]] = defaultdict(list)
     for branch in b.branches:
@@ -89,19 +89,19 @@ def _outcome(branch: Branch) -> str:
     return f"{branch.taken} ({short(branch.values, 40)})" if known else str(branch.taken)
 
 
-# Causes that lines of code tell: a line that ran in one capture only, a loop that ran longer.
+# Causes found in lines of code: a line that ran in one capture only, a loop that ran longer.
 #
-# A line of the model explains what one of the script around it cannot: the loss is written anew in
-# each cell, and a model that leaves early has fewer outputs to compute it from. So lines of the
-# script are a question of their own, to be asked last. What torch's own modules ran is of the
-# script too where no module of the user's is around them: no other line called them.
+# A line of the model explains what a line of the script around it cannot: the loss is written anew
+# in each cell, and a model that exits early has fewer outputs to compute it from. So lines of the
+# script are considered separately, and last. What torch's own modules ran counts as script too if
+# no module of the user's is around them: no other line called them.
 
 
 Cause = tuple[str, int]
 """A sentence, and the index of its source line or -1."""
 
 _REPLACED = " → "
-"""Between both classes of a module that is of another one in B."""
+"""Separates the two classes of a module whose class is another one in B."""
 
 _Place = tuple[int, str, str]
 """(module, function, file)."""
@@ -111,9 +111,10 @@ def other_line(diff: GraphDiff, *, of_script: bool) -> Cause | None:
     """The first line whose operations are in one capture only, though both ran its module.
 
     Args:
-        diff: everything but the sentence.
-        of_script: whether of the lines of the script, or of those of the model. Of a line of the
-            script at least one operation must have changed: the same loss may be written elsewhere.
+        diff: the diff, complete except for its sentence.
+        of_script: whether to consider the lines of the script, or those of the model. For a line of
+            the script at least one operation must have changed: the same loss may be written
+            elsewhere.
     """
     of_a = _lines(diff, diff.node_source, diff.node_a, of_script=of_script)
     of_b = _lines(diff, diff.node_source_b, diff.node_b, of_script=of_script)
@@ -136,9 +137,9 @@ def other_line(diff: GraphDiff, *, of_script: bool) -> Cause | None:
 def _has_changed(
     diff: GraphDiff, only_a: list[tuple[int, int]], only_b: list[tuple[int, int]]
 ) -> bool:
-    """Whether these lines made what is not alike in both; True where all operations are.
+    """Whether these lines made an operation that differs; True if no operation differs.
 
-    What a module of another class made is explained by that.
+    What a module of another class made is already explained by its class.
     """
     changed = operations(diff) & (diff.node_state != SAME)
     replaced = np.array([_REPLACED in module.cls for module in diff.modules])
@@ -165,7 +166,7 @@ def _told_branch(
 
 
 def _written_in(diff: GraphDiff, module: int) -> int:
-    """The module whose code holds the lines of ``module``'s calls, the next one around it."""
+    """The nearest module, from ``module`` outwards, whose code has the lines of its calls."""
     while diff.modules[module].parent >= 0 and _is_of_torch(diff, module):
         module = diff.modules[module].parent
     return module
@@ -176,7 +177,7 @@ def _is_of_torch(diff: GraphDiff, module: int) -> bool:
 
 
 def _modules_that_ran(diff: GraphDiff, rows: npt.NDArray[np.int32]) -> set[int]:
-    """Modules with an operation of theirs, or of what they contain, in the capture of ``rows``."""
+    """Modules with an operation, directly or in a submodule, in the capture of ``rows``."""
     found: set[int] = set()
     for index in np.unique(diff.node_module[operations(diff) & (rows >= 0)]).tolist():
         module = index
@@ -195,7 +196,7 @@ def _lines(
 ) -> dict[_Place, dict[str | int, tuple[int, int]]]:
     """Function -> its lines that made operations, each with its first row and its index.
 
-    The step may stand in another cell, so of a script's functions the file is left out.
+    The step may be in another cell, so the file of a script's functions is left out.
     """
     found: dict[_Place, dict[str | int, tuple[int, int]]] = defaultdict(dict)
     told = _told(diff, rows, of_script=of_script) & (sources >= 0)
@@ -211,7 +212,7 @@ def _lines(
 def _told(
     diff: GraphDiff, rows: npt.NDArray[np.int32], *, of_script: bool
 ) -> npt.NDArray[np.bool_]:
-    """Which rows are operations of the capture of ``rows`` whose line is of the script, or not."""
+    """Mask of the operations of the capture of ``rows`` whose line is in the script, or is not."""
     writers = [_written_in(diff, module) for module in range(len(diff.modules))]
     is_script = np.array([not diff.modules[m].cls or _is_of_torch(diff, m) for m in writers])
     return operations(diff) & (rows >= 0) & (is_script[diff.node_module] == of_script)
@@ -225,13 +226,14 @@ def _quoted(diff: GraphDiff, sources: list[int]) -> str:
 
 
 def longer_loop(diff: GraphDiff, *, of_script: bool) -> Cause | None:
-    """The line that made the most calls more, or fewer, in B; of its calls those it made fewest of.
+    """The line whose number of calls differs most in B, counted by its rarest operation.
 
-    The body of a loop may make several calls of one operation a round, so the rarest tells rounds.
+    The body of a loop may call one operation several times per iteration, so the rarest operation
+    shows the number of iterations.
 
     Args:
-        diff: everything but the sentence.
-        of_script: whether of the lines of the script, or of those of the model.
+        diff: the diff, complete except for its sentence.
+        of_script: whether to consider the lines of the script, or those of the model.
     """
     count_a = _call_counts(diff, diff.node_source, _told(diff, diff.node_a, of_script=of_script))
     count_b = _call_counts(diff, diff.node_source_b, _told(diff, diff.node_b, of_script=of_script))
@@ -251,7 +253,7 @@ def longer_loop(diff: GraphDiff, *, of_script: bool) -> Cause | None:
 def _call_counts(
     diff: GraphDiff, sources: npt.NDArray[np.int32], told: npt.NDArray[np.bool_]
 ) -> Counter[tuple[int, int, int]]:
-    """(module, line, operation) -> number of Python calls; with a line, all modules are -1."""
+    """(module, line, operation) -> number of Python calls; if a line is known, the module is -1."""
     seen: dict[tuple[int, int, int, tuple[int, int]], None] = {}
     for row in np.flatnonzero(told).tolist():
         call, source = int(diff.node_call[row]), int(sources[row])
@@ -264,7 +266,7 @@ def _call_counts(
 # Operations whose gradient became much larger or smaller from one capture to the other.
 
 BEYOND = 3.0
-"""A gradient norm that grew or shrank by more than this factor is worth telling."""
+"""A gradient norm that grew or shrank by more than this factor is reported."""
 
 
 @dataclass(frozen=True)
@@ -286,9 +288,9 @@ class GradientChange:
 
 
 def shared_gradients(diff: GraphDiff) -> list[GradientChange]:
-    """Gradients that both backwards measured: one operation for each Python call, its last.
+    """Gradients that both backward passes measured: one operation per Python call, its last.
 
-    In forward order. Equal infinities are no change and left out.
+    They are in forward order. Equal infinities are no change and are left out.
     """
     if not diff.gradients:
         return []
@@ -309,7 +311,7 @@ def shared_gradients(diff: GraphDiff) -> list[GradientChange]:
 
 
 def beyond(changes: list[GradientChange], factor: float = BEYOND) -> list[GradientChange]:
-    """Those that changed by more than ``factor`` either way, the largest change first."""
+    """The changes by more than ``factor`` in either direction, the largest first."""
     found = [
         change
         for change in changes
@@ -321,28 +323,28 @@ def beyond(changes: list[GradientChange], factor: float = BEYOND) -> list[Gradie
 SAME, REMOVED, ADDED, CHANGED = range(len(DIFF_STATES))
 _COMPILED = NODE_KINDS.index("compiled")
 _FEW_SHARED = 0.2
-"""Two models share at most this part of the larger one's operations."""
+"""Two different models share at most this fraction of the larger one's operations."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of the two captures besides their diff."""
+    """What is known about the two captures besides their diff."""
 
     frozen_a: AbstractSet[str]
-    """Names of the parameters that A's model had frozen, where that is known."""
+    """Names of the frozen parameters of A's model, if they are known."""
     frozen_b: AbstractSet[str]
     asked: Cause = ("", -1)
-    """About the first test that came out differently (`asked_otherwise`)."""
+    """Sentence and line of the first test with different outcomes (`asked_otherwise`)."""
     names_less: str = ""
-    """A sentence about the capture that knows no calls and lines, where only one does not."""
+    """A sentence about the capture that has no calls and lines, if only one has none."""
 
 
 def explain(diff: GraphDiff, known: Known) -> Cause:
-    """What changed from A to B, and the line that the cause lies in (-1 where none does).
+    """Explain what changed from A to B; also returns the line of the cause, -1 if none.
 
     Args:
-        diff: everything but the sentence.
-        known: what it does not hold.
+        diff: the diff, complete except for its sentence.
+        known: what the diff does not contain.
     """
     is_operation = operations(diff)
     if not (diff.node_state != SAME).any() and not (diff.edge_state != SAME).any():
@@ -360,7 +362,7 @@ def _joined(*sentences: str) -> str:
 
 
 def _rules(known: Known) -> list[Callable[[GraphDiff], Cause | None]]:
-    """What may be the cause, the likeliest first."""
+    """Rules that look for a cause, the likeliest first."""
     rules: list[Callable[[GraphDiff], Cause | None]] = [
         _other_model,
         _compiled,
@@ -381,7 +383,7 @@ def _rules(known: Known) -> list[Callable[[GraphDiff], Cause | None]]:
 
 
 def _moved(diff: GraphDiff) -> str:
-    """What is to be said of the gradients of two equal graphs."""
+    """Clause about the gradients of two equal graphs."""
     moved = beyond(shared_gradients(diff)) if diff.gradients else []
     if not moved:
         return ""

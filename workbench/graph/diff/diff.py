@@ -1,4 +1,4 @@
-"""From two records to the `GraphDiff` of both: align, unite, compare, say why.
+"""Construction of the `GraphDiff` of two records: align, unite, compare, explain.
 
 Works on records alone, so captures of other steps, other runs and other machines can be compared.
 """
@@ -74,7 +74,7 @@ _NUMBERS = (
 
 
 def diff_records(a: GraphRecord, b: GraphRecord) -> GraphDiff:
-    """What changed from ``a`` to ``b``.
+    """Compute what changed from ``a`` to ``b``.
 
     Operations are matched by module path, operation, line and order of calls, parameters by name;
     see `workbench.graph.diff.align`. Near-linear in the number of nodes.
@@ -126,7 +126,7 @@ def diff_records(a: GraphRecord, b: GraphRecord) -> GraphDiff:
 
 
 def _check_order(record: GraphRecord) -> None:
-    """Rows are in forward order by contract; a file may have been written by anyone."""
+    """Check that rows are in forward order, as required; a file may have been written by anyone."""
     start, end = record.edge_from, record.edge_to
     is_forward = (start >= 0) & (start < end) & (end < len(record.node_type))
     if not is_forward.all():
@@ -195,9 +195,9 @@ def _states(union: Union, columns: dict[str, Any]) -> npt.NDArray[np.uint8]:
 
 
 def _calls(union: Union) -> npt.NDArray[np.int64]:
-    """Call numbers of A; a node that only B has joins the call its own call was matched to.
+    """Call numbers of A; a node only in B joins the call that its own call was matched to.
 
-    B's where A knows none.
+    B's call numbers if A has none.
     """
     if names_less(union.a, union.b) == "A":
         return union.pick_b(_dense(union.a.node_call), _dense(union.b.node_call))
@@ -215,7 +215,7 @@ def _calls(union: Union) -> npt.NDArray[np.int64]:
 
 
 def _dense(calls: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    """Call numbers without gaps, whatever a file says; -1 stays."""
+    """Call numbers without gaps, whatever a file contains; -1 is kept."""
     known, found = np.unique(calls, return_inverse=True)
     return found.astype(np.int64) - int((known == -1).sum())
 
@@ -235,7 +235,7 @@ def _edge_columns(union: Union) -> dict[str, Any]:
 
 
 def _hold_columns(union: Union) -> dict[str, Any]:
-    """What A's nodes hold, and what the nodes hold that only B has."""
+    """The storages held by A's nodes, and those held by the nodes that only B has."""
     a, b = union.a, union.b
     row_of_hold = union.row_of_b[b.hold_node]
     only_b = np.flatnonzero(union.node_a[row_of_hold] < 0)

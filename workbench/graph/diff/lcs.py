@@ -1,11 +1,11 @@
-"""What two sequences have in common, in order.
+"""Common subsequence of two sequences.
 
-The longest common subsequence, where that is cheap to find, by the greedy algorithm of Myers ("An
+The longest common subsequence is found, where that is cheap, by the greedy algorithm of Myers ("An
 O(ND) Difference Algorithm and Its Variations", 1986), whose cost grows with the number of
-differences and not with the length. Equal ends are cut off first, so of a loop that ran longer the
-first rounds match and the last ones are left over. Sequences that have little in common are split
-at the entries that occur once in each (as in "patience" diff), and what then is still too large is
-matched occurrence by occurrence.
+differences and not with the length. Equal ends are cut off first, so for a loop that ran longer the
+first iterations match and the last ones are left over. Sequences that have little in common are
+split at the entries that occur once in each (as in "patience" diff), and what is still too large
+after that is matched occurrence by occurrence.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
 
 MOST_DIFFERENCES = 400
-"""More than this and Myers's algorithm, quadratic in their number, is not tried to the end."""
+"""Number of differences at which Myers's algorithm, quadratic in this number, is abandoned."""
 
 Pair = tuple[int, int]
 
@@ -47,7 +47,7 @@ def common_subsequence(a: Sequence[int], b: Sequence[int]) -> list[Pair]:
 
 
 def increasing(pairs: Iterable[Pair]) -> list[Pair]:
-    """The longest part of ``pairs`` that ascends strictly in both; each index occurs once."""
+    """The longest part of ``pairs`` that is strictly ascending in both; no index occurs twice."""
     ordered = sorted(pairs)
     tails: list[int] = []
     at_tail: list[int] = []
@@ -66,7 +66,7 @@ def increasing(pairs: Iterable[Pair]) -> list[Pair]:
 
 
 def _myers(a: Sequence[int], b: Sequence[int]) -> list[Pair] | None:
-    """A longest common subsequence; None where that takes too many differences."""
+    """A longest common subsequence; None if it has too many differences."""
     furthest = {1: 0}
     history: list[dict[int, int]] = []
     for differences in range(min(len(a) + len(b), MOST_DIFFERENCES) + 1):
@@ -84,7 +84,7 @@ def _myers(a: Sequence[int], b: Sequence[int]) -> list[Pair] | None:
 
 
 def _step(furthest: dict[int, int], diagonal: int, differences: int) -> int:
-    """Where the best path to ``diagonal`` with one more difference begins to slide."""
+    """Start of the run of matches of the best path to ``diagonal`` with one more difference."""
     if differences == 0:
         return 0
     skips_b = furthest.get(diagonal + 1, -1)

@@ -1,4 +1,4 @@
-"""What a diff comes to: operations and modules that left or joined, and bytes saved."""
+"""Summary of a diff: operations and modules that left or joined, and bytes saved."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 SAME, REMOVED, ADDED, CHANGED = range(len(DIFF_STATES))
 _MOST_LISTED = 3
-"""Modules that are named one by one."""
+"""Maximum number of modules that are named one by one."""
 _COMPILED = NODE_KINDS.index("compiled")
 _CAST = "ToCopyBackward"
-"""How the type of a node begins that converts a dtype or a device."""
+"""Prefix of the type of a node that converts a dtype or a device."""
 
 
 def operations(diff: GraphDiff) -> npt.NDArray[np.bool_]:
@@ -50,7 +50,7 @@ def whole_modules(diff: GraphDiff, state: int) -> list[int]:
 def names_of(diff: GraphDiff, modules: list[int]) -> str:
     """``block3, head and 2 more``; ``layer.*.norm × 12`` for many that differ in a number only.
 
-    The root goes by its class, a bare number has its class beside it.
+    The root is named by its class; a bare number is followed by its class.
     """
     kinds: dict[str, list[int]] = defaultdict(list)
     for module in modules:
@@ -89,7 +89,7 @@ def consequences(diff: GraphDiff) -> str:
 
 
 def _which(diff: GraphDiff, state: int, rows: npt.NDArray[np.intp]) -> str:
-    """The modules that ``rows`` are, or their operations where those are few, or casts."""
+    """The modules that ``rows`` make up, or their operations if these are few, or casts."""
     ops = [diff.strings[i] for i in diff.node_op[rows].tolist()]
     casts = int(np.count_nonzero(_are_casts(diff)[rows]))
     whole = whole_modules(diff, state)
@@ -126,9 +126,9 @@ def _changed(diff: GraphDiff) -> list[str]:
 
 
 def num_casts(diff: GraphDiff) -> tuple[int, int]:
-    """Backward nodes of A and of B that convert a dtype or a device: as the browser counts them.
+    """Backward nodes of A and of B that convert a dtype or a device, counted as in the browser.
 
-    The twin of ``castsOf`` in ``extensions/views/src/diff/totals.ts``.
+    Counterpart of ``castsOf`` in ``extensions/views/src/diff/totals.ts``.
     """
     casts = _are_casts(diff)
     in_a, in_b = (int(np.count_nonzero(casts & (rows >= 0))) for rows in (diff.node_a, diff.node_b))

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 SAME, REMOVED, ADDED, CHANGED = range(len(DIFF_STATES))
 MAX_ROWS = 12
-"""Lines of a section; the rest is counted."""
+"""Maximum number of lines of a section; the rest is only counted."""
 
 _Row = tuple[str, ...]
 
 
 def describe_diff(diff: GraphDiff) -> str:
-    """The diff as text, at most `MAX_ROWS` lines a section."""
+    """The diff as text, with at most `MAX_ROWS` lines per section."""
     lines = [f"A: {short(diff.a.title, 80)}", f"B: {short(diff.b.title, 80)}", diff.sentence, ""]
     lines += _columns([("", "A", "B", "B − A"), *_totals(diff)], right={1, 2, 3})
     names = _op_names(diff)
@@ -88,7 +88,7 @@ def _section(name: str, diff: GraphDiff, state: int, rows: list[_Row]) -> list[s
 
 
 def _rolled(rows: list[_Row]) -> list[_Row]:
-    """Rows whose module differs in a number only and whose other cells are equal, as one."""
+    """Merge rows whose modules differ only in a number and whose other cells are equal."""
     groups: dict[_Row, list[str]] = defaultdict(list)
     for path, *cells in rows:
         groups[numbers_starred(path), *cells].append(path)
@@ -211,7 +211,7 @@ def _call(diff: GraphDiff, row: int) -> int:
 
 
 def _op_names(diff: GraphDiff) -> list[str]:
-    """Per row the call or the parameter; of a cast that joined a call, ``ToCopy of conv2d``."""
+    """Per row, the call or the parameter; for a cast that joined a call, ``ToCopy of conv2d``."""
     calls = np.unique(diff.node_call, return_inverse=True)[1]
     highest, lowest = (np.full(int(calls.max(initial=0)) + 1, start) for start in (0, 255))
     states = np.where(diff.node_state == CHANGED, SAME, diff.node_state).astype(np.int64)

@@ -1,6 +1,7 @@
 """Two aligned graphs as one: rows, edges and tables of the union.
 
-Rows are in a forward order of the union, in which what only B has follows what it followed in B.
+Rows are in a forward order of the union, in which a row that only B has follows the row that it
+followed in B.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Union:
-    """Where everything of ``a`` and ``b`` is in their union."""
+    """Positions of all parts of ``a`` and ``b`` in their union."""
 
     a: GraphRecord
     b: GraphRecord
     node_a: Ints
-    """Per row of the union its row in A, -1 where A has none."""
+    """Per row of the union, its row in A; -1 if A has none."""
     node_b: Ints
     row_of_a: Ints
     """Per row of A its row in the union."""
@@ -40,19 +41,19 @@ class Union:
     """Per module of A its row in ``modules``."""
     module_of_b: Ints
     strings: tuple[str, ...]
-    """A's, then what B adds: A's indices stay valid."""
+    """A's strings, then those that B adds: A's indices stay valid."""
     text_of_b: Ints
     sources: tuple[SourceLine, ...]
-    """Likewise."""
+    """Likewise for the source lines."""
     source_of_b: Ints
-    """One longer than B's table: -1 stays -1."""
+    """One entry longer than B's table: -1 stays -1."""
 
     @classmethod
     def of(cls, a: GraphRecord, b: GraphRecord, partner: Ints) -> Union:
-        """The union, where ``partner`` is the row of ``b`` for each row of ``a``, else -1.
+        """Unite ``a`` and ``b``; ``partner`` is the row of ``b`` for each row of ``a``, else -1.
 
-        With the pairs merged the graph must have no cycle; `workbench.graph.diff.align.align` gives
-        such pairs.
+        With the pairs merged the graph must have no cycle; `workbench.graph.diff.align.align`
+        returns such pairs.
         """
         only_b = np.setdiff1d(np.arange(len(b.node_type)), partner)
         node_a = np.concatenate([np.arange(len(partner)), np.full(len(only_b), -1)])
@@ -116,14 +117,14 @@ class Edges:
     bytes_b: Ints
 
     def renumbered(self, new_row: Ints) -> Edges:
-        """With new rows, sorted by end."""
+        """The same edges with new rows, sorted by end."""
         start, end = new_row[self.start], new_row[self.end]
         order = np.lexsort((start, end))
         return Edges(start[order], end[order], self.bytes_a[order], self.bytes_b[order])
 
 
 def _merged_edges(a: GraphRecord, b: GraphRecord, row_of_b: Ints) -> Edges:
-    """Edges of A, then those that only B has. Of parallel edges each is matched once."""
+    """Edges of A, then those that only B has. Each of several parallel edges is matched once."""
     start, end = a.edge_from.tolist(), a.edge_to.tolist()
     bytes_a, bytes_b = a.edge_bytes.tolist(), [-1] * len(a.edge_from)
     unmatched: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -149,7 +150,7 @@ def _merged_edges(a: GraphRecord, b: GraphRecord, row_of_b: Ints) -> Edges:
 
 
 def _order_keys(node_a: Ints, row_of_b: Ints) -> Ints:
-    """A's order; a row that only B has comes after the last row before it in B that A has too."""
+    """A's order; a row only in B comes after the last row before it in B that A has too."""
     width = len(row_of_b) + 2
     keys = node_a * width
     last = -1 if (node_a[row_of_b] >= 0).any() else len(node_a) * width
@@ -164,10 +165,10 @@ def _order_keys(node_a: Ints, row_of_b: Ints) -> Ints:
 def merged_modules(
     a: Sequence[GraphModule], b: Sequence[GraphModule]
 ) -> tuple[tuple[GraphModule, ...], Ints, Ints]:
-    """One table, parents first, and where the rows of each went.
+    """Merge two tables of modules into one, parents first; also returns the new rows of each.
 
-    A module that only B has follows the sibling that it follows in B. Where one path has two
-    classes both are named.
+    A module that only B has follows the sibling that it follows in B. If one path has two classes,
+    both are named.
     """
     found: dict[Hashable, GraphModule] = {}
     parent_of: dict[Hashable, Hashable] = {}

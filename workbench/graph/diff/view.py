@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 class GraphDiffView:
-    """What `diff` returns: ``.record``, ``.save(path)``, ``.figure()``, a display."""
+    """A diff for display, as `diff` returns it: ``.record``, ``.save(path)``, ``.figure()``."""
 
     def __init__(self, record: GraphDiff) -> None:
         self.record = record
         """The `GraphDiff`."""
 
     def save(self, path: str | Path) -> Path:
-        """Write the diff to ``path`` in the form that its suffix names; returns it.
+        """Write the diff to ``path`` in the format given by its suffix and return the path.
 
         Raises:
-            ValueError: a suffix that `workbench.graph.render.export.save` does not know.
+            ValueError: the suffix is not known to `workbench.graph.render.export.save`.
         """
         return save(self.record, path)
 
@@ -57,7 +57,7 @@ class GraphDiffView:
 
 
 def diff(a: Any, b: Any) -> GraphDiffView:
-    """What changed from capture ``a`` to capture ``b``.
+    """Show what changed from capture ``a`` to capture ``b``.
 
     Args:
         a: a `GraphRecord`, or a view that has one in ``.record``.
@@ -65,7 +65,7 @@ def diff(a: Any, b: Any) -> GraphDiffView:
 
     Raises:
         TypeError: one of them is neither, or is a diff itself.
-        RuntimeError: a view that has captured nothing yet.
+        RuntimeError: one of them is a view that has captured nothing yet.
     """
     return GraphDiffView(diff_records(_record_of(a), _record_of(b)))
 

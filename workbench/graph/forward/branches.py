@@ -1,6 +1,7 @@
-"""What Python asked of tensors while a forward ran; plain data.
+"""Tests of tensor values that Python made while a forward ran; plain data.
 
-`workbench.graph.forward.branches` makes it, `workbench.graph.capture.branch_columns` reads it.
+`workbench.graph.forward.branches` records them, `workbench.graph.capture.branch_columns` reads
+them.
 """
 
 from __future__ import annotations
@@ -41,23 +42,23 @@ class Asked:
     place: Place
     condition: str
     symbol: str
-    """Of the comparison (``>``); empty where it was none of two numbers."""
+    """Symbol of a comparison of two numbers (``>``); empty for any other test."""
     numbers: tuple[Number | None, Number | None]
-    """What was compared; of a test of one number that number and None; None where unknown."""
+    """The numbers compared; for a test of one number, that number and None; None if unknown."""
     taken: bool
     module: str | None
     """Path of the module that ran; None outside every module."""
     forward: int
-    """The how manieth outermost forward of the trace it ran in, from 0; -1 outside."""
+    """Index, from 0, of the outermost forward of the trace in which it ran; -1 outside."""
     at: int
     """Sequence number of the next node."""
     near: tuple[int, ...]
-    """Sequence numbers of the nodes behind what was tested, latest first."""
+    """Sequence numbers of the nodes behind the tested value, latest first."""
 
 
 @dataclass(frozen=True)
 class Repeated:
-    """A test that came out the same way more often than it is listed."""
+    """A test that had the same outcome more often than it is listed."""
 
     place: Place
     condition: str
@@ -68,20 +69,20 @@ class Repeated:
 
 @dataclass(frozen=True)
 class BranchesSeen:
-    """All that was asked, in that order."""
+    """All tests that were made, in order."""
 
     asked: tuple[Asked, ...] = ()
     repeated: tuple[Repeated, ...] = ()
-    """Of the last forward."""
+    """Repeated tests of the last forward."""
     fault: str = ""
-    """What went wrong while watching; later tests are missing then."""
+    """The error that ended the watch; later tests are missing then."""
 
 
-# What a running frame tests: the expression that asks a tensor for its truth, as it is written.
+# What a running frame tests: the source text of the expression that takes a tensor's truth value.
 #
-# A frame knows the instruction it is at, and Python keeps for every instruction the columns it was
-# compiled from. So of ``if sure > limit and x.any():`` each half is told apart, whatever else
-# stands on its line. A jump tests what the instruction before it left on the stack.
+# A frame knows its current instruction, and Python stores for every instruction the columns it was
+# compiled from. So in ``if sure > limit and x.any():`` the two halves are distinguished, whatever
+# else is on the line. A jump tests what the instruction before it left on the stack.
 
 Number = bool | int | float
 _Span = tuple[int | None, int | None, int | None, int | None]
@@ -90,7 +91,7 @@ _Span = tuple[int | None, int | None, int | None, int | None]
 _TESTS = ("POP_JUMP", "JUMP_IF", "TO_BOOL", "UNARY_NOT")
 _SILENT = {"CACHE", "EXTENDED_ARG", "NOP", "COPY"}
 _MOST_TEXT = 200
-"""Characters of a test that are kept."""
+"""Maximum number of characters of a test that are kept."""
 
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
@@ -111,17 +112,17 @@ class Test:
 
     line: int
     text: str
-    """As it is written, on one line; empty where the source is not there to read."""
+    """Its source text on one line; empty if the source cannot be read."""
     symbol: str = ""
-    """Of a comparison with a number that a tensor gave: ``>``."""
+    """Symbol of a comparison with a number that a tensor returned: ``>``."""
     other: ast.expr | None = None
     """The other side of that comparison."""
     is_left: bool = True
-    """Whether the number stands on its left."""
+    """Whether the number is its left side."""
 
 
 def asked(frame: FrameType) -> Test:
-    """What ``frame`` tests now, while a tensor is asked for its truth."""
+    """The expression that ``frame`` tests now, while a tensor's truth value is requested."""
     code, at = frame.f_code, frame.f_lasti // 2
     if dis.opname[code.co_code[2 * at]].startswith(_TESTS):
         at = next(_steps(code, at, -1), at)
@@ -130,10 +131,10 @@ def asked(frame: FrameType) -> Test:
 
 
 def asked_of_number(frame: FrameType) -> Test | None:
-    """What ``frame`` is about to test of the number that a call gives it now; None if nothing.
+    """The test that ``frame`` is about to make of the number a call returns now; None if none.
 
-    That is the number itself, or its comparison with a constant or a variable: anything further
-    between ``.item()`` and the ``if`` is not followed.
+    The test is of the number itself, or of its comparison with a constant or a variable: anything
+    further between ``.item()`` and the ``if`` is not followed.
     """
     code, at = frame.f_code, frame.f_lasti // 2
     call = _span(code, at)
@@ -169,17 +170,17 @@ def value_of(expression: ast.expr, frame: FrameType) -> Number | None:
 
 
 def variables_of(frame: FrameType) -> dict[str, Any]:
-    """The local variables of ``frame``; nothing of them stays on it."""
+    """The local variables of ``frame``; no copy of them stays on the frame."""
     own = dict(frame.f_locals)
     if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-        # asking a function for its locals left a copy of them on its frame, which would keep the
-        # user's tensors alive after a `del`
+        # reading a function's locals left a copy of them on its frame, which would keep the user's
+        # tensors alive after a `del`
         frame.f_locals.clear()
     return own
 
 
 def comparison(text: str) -> ast.Compare | None:
-    """``text`` as one comparison of two values; None where it is none."""
+    """Parse ``text`` as one comparison of two values; None if it is none."""
     try:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError):
@@ -224,7 +225,7 @@ def _span(code: CodeType, at: int) -> _Span:
 
 
 def _text(filename: str, span: _Span) -> str:
-    """What stands there, on one line; empty where that is no expression (any more)."""
+    """The source text there, on one line; empty if it is not an expression (any more)."""
     first, last, start, end = span
     if first is None or last is None or start is None or end is None:
         return ""
@@ -255,24 +256,25 @@ def _call_until(filename: str, line: int, column: int) -> ast.expr:
     raise ValueError("the file has changed")
 
 
-# Noting what Python asks of tensors while a forward runs.
+# Recording of the tests that Python makes of tensor values while a forward runs.
 #
 # ``if x.max() > 3`` is two torch functions: a comparison, and ``Tensor.__bool__`` of its result.
-# The first is remembered until the next torch function; the second says where it was asked and how
-# it came out. ``x.max().item() > 3`` is one, ``item``, and the comparison is read from the code.
+# The first is remembered until the next torch function; the second shows where the test was made
+# and its outcome. ``x.max().item() > 3`` is one, ``item``, and the comparison is read from the
+# code.
 #
-# Numbers are read right after the user's own read of the device, so that there is no wait that was
-# not there. A test that comes out the same way again and again is listed a few times and counted. A
-# fault in here is noted and ends the watch; it never reaches the user.
+# Numbers are read right after the user's own read of the device, so that no wait is added. A test
+# that has the same outcome again and again is listed a few times and counted. An error in here is
+# recorded and ends the watch; it never reaches the user.
 
 MOST = 64
-"""Tests of one forward that are listed."""
+"""Maximum number of tests of one forward that are listed."""
 MOST_EACH = 8
-"""Of these, at one place in one module with one outcome."""
+"""Maximum number of these at one place in one module with one outcome."""
 _MOST_KEPT = 1024
-"""Tests of all forwards together that are remembered."""
+"""Maximum number of tests of all forwards together that are remembered."""
 _NUM_NEAR = 128
-"""Nodes behind a tested value that are looked at for one of the loss's graph."""
+"""Number of nodes behind a tested value that are searched for one in the loss's graph."""
 
 _NAMES = {
     "<": ("lt", "__lt__", "less"),
@@ -297,11 +299,11 @@ class _Compared(NamedTuple):
 
 
 class BranchRecorder:
-    """Is shown every torch function of one trace on one thread.
+    """Records tests in one trace on one thread; receives every torch function.
 
     Args:
-        module: path of the module that runs now, None outside.
-        maker: the node whose value left the graph on the way to a tensor, where one did.
+        module: returns the path of the module that runs now, None outside.
+        maker: returns the node whose value left the graph on the way to a tensor, if one did.
     """
 
     def __init__(
@@ -318,13 +320,13 @@ class BranchRecorder:
         self._fault = ""
 
     def new_forward(self) -> None:
-        """An outermost forward begins: what is repeated is counted anew."""
+        """Begin an outermost forward: repeated tests are counted anew."""
         self._forward += 1
         self._times.clear()
         self._shown.clear()
 
     def seen(self) -> BranchesSeen:
-        """What was asked so far. Lets go of the last comparison."""
+        """The tests made so far. Releases the last comparison."""
         self._compared = None
         repeated: dict[tuple[Any, ...], Repeated] = {}
         for key, times in self._times.items():
@@ -336,12 +338,12 @@ class BranchRecorder:
         return BranchesSeen(tuple(self._asked), hidden, self._fault)
 
     def before(self, func: Any) -> None:
-        """A torch function is about to run: nothing is held while it allocates."""
+        """Prepare for a torch function: nothing is held while it allocates."""
         if self._compared is not None and getattr(func, "__name__", "") != "__bool__":
             self._compared = None
 
     def after(self, call: TorchCall, result: Any) -> None:
-        """A torch function has returned ``result``."""
+        """Process a torch function that has returned ``result``."""
         name = getattr(call.func, "__name__", "")
         symbol = _COMPARISONS.get(name)
         if (symbol is None and name not in _ASKS) or self._fault:
@@ -402,7 +404,7 @@ class BranchRecorder:
         return self._tests[key]
 
     def _near(self, tensor: torch.Tensor, sides: tuple[Any, ...]) -> tuple[int, ...]:
-        """Numbers of the nodes behind what was tested, latest first."""
+        """Sequence numbers of the nodes behind the tested value, latest first."""
         tensors = [one for one in (tensor, *sides) if isinstance(one, torch.Tensor)]
         nodes = [one.grad_fn or self._maker(one) for one in tensors]
         return _latest_first([node for node in nodes if node is not None])
@@ -412,7 +414,7 @@ class _Found(NamedTuple):
     taken: bool
     symbol: str
     sides: tuple[Any, ...]
-    """What was compared, or the one value that was tested: numbers, or tensors still to read."""
+    """The values compared, or the one value that was tested: numbers, or tensors still to read."""
 
 
 def _of_truth(tensor: torch.Tensor, compared: _Compared | None, result: Any) -> _Found | None:
@@ -436,7 +438,7 @@ def _of_number(test: Test, number: Any, frame: FrameType) -> _Found | None:
 
 
 def _number(side: Any) -> Number | None:
-    """A side as a number: of a tensor its one value, which the user's own read made ready."""
+    """A side as a number: for a tensor its one value, which is ready after the user's own read."""
     if isinstance(side, (bool, int, float)):
         return side
     if not has_own_storage(side) or side.numel() != 1 or side.is_complex() or side.is_meta:
@@ -445,7 +447,7 @@ def _number(side: Any) -> Number | None:
 
 
 def _asking_frame() -> FrameType | None:
-    """The frame that asks, where it is a person's: torch asks tensors for reasons of its own."""
+    """The frame that makes the test, if it is user code: torch itself tests tensors, too."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] - not kept: a cycle
     while frame is not None and (
         frame.f_code.co_filename.startswith(_OURS) or frame.f_code.co_name == "__torch_function__"

@@ -2,9 +2,9 @@
 
 Such a checkpoint runs its forward without gradients and leaves one node behind. Its backward runs
 the forward again, with gradients, and calls a backward of that inner graph. So the parameters used
-inside are no leaves of the loss's graph and still get a gradient, wherever the node is part of it
-(``CheckpointFunction`` in ``torch/utils/checkpoint.py``). The record says so in a note that names
-them, because no node stands for them.
+inside are no leaves of the loss's graph, but still get a gradient if the node is part of it
+(``CheckpointFunction`` in ``torch/utils/checkpoint.py``). The record names them in a note, because
+no node represents them.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ NODE = "CheckpointFunctionBackward"
 
 
 class Checkpoints:
-    """Notes which parameters are used inside which reentrant checkpoint."""
+    """Records which parameters are used inside which reentrant checkpoint."""
 
     def __init__(self) -> None:
         self._number = -1
         self._users: dict[str, set[int]] = defaultdict(set)
 
     def enter(self, number: int) -> None:
-        """A checkpoint has taken ``number`` for its node and runs its forward next."""
+        """Begin a checkpoint that has taken ``number`` for its node and runs its forward next."""
         self._number = number
 
     def uses(self, names: Iterable[str]) -> None:
-        """The checkpoint that runs has computed with these parameters."""
+        """Record that the running checkpoint has computed with these parameters."""
         for name in names:
             self._users[name].add(self._number)
 
@@ -70,7 +70,7 @@ def recomputed_names(trace: TraceResult | None, graph: Walk) -> set[str]:
 
 
 def recomputed_notes(names: ModelNames, recomputed: Collection[str]) -> list[str]:
-    """A note that names ``recomputed``, whole modules by their path; none where it is empty."""
+    """A note that names ``recomputed``, whole modules by their path; none if it is empty."""
     if not recomputed:
         return []
     inside: list[list[str]] = [[] for _ in names.modules]

@@ -1,12 +1,12 @@
-"""Watching a forward: which module ran when, and which line made which node.
+"""Tracing of a forward: which module ran when, and which line made which node.
 
-Autograd numbers the nodes a thread makes. A `Trace` notes that number at three kinds of moments:
-when a module starts and ends (hooks on each module), before and after each torch function (a
-`TorchFunctionMode`), and around a compiled region. No tensor and no node is touched, so the trace
-holds plain numbers and strings.
+Autograd numbers the nodes that a thread makes. A `Trace` records that number at three kinds of
+moments: when a module starts and ends (hooks on each module), before and after each torch function
+(a `TorchFunctionMode`), and around a compiled region. No tensor and no node is touched, so the
+trace holds plain numbers and strings.
 
-A compiled region must not learn of any of this, or Dynamo would compile it again: modules inside
-get no hooks, and the mode is taken off the thread's stack while compiled code runs.
+A compiled region must not see any of this, or Dynamo would compile it again: modules inside get no
+hooks, and the mode is removed from the thread's stack while compiled code runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Trace:
-    """Hooks and mode around one forward; `start` and `stop` on the thread that runs it.
+    """Hooks and mode around one forward; call `start` and `stop` on the thread that runs it.
 
     Args:
         models: prefix -> model.
@@ -56,14 +56,14 @@ class Trace:
         self._thread = 0
         self._first = 0
         self._stack: list[tuple[int, bool, float]] = []
-        """Modules that run now, whether as compiled code, and since when."""
+        """Modules that are running: row, whether as compiled code, and the start time."""
         self._forward_s: list[float] = []
         self._owner_at: list[int] = []
         self._owner: list[int] = []
         self._inputs: list[Any] = []
         self._paths: tuple[str, ...] = ()
         self._elsewhere: dict[int, tuple[int, int]] = {}
-        """Another thread that ran modules -> the first and the last number it was seen with."""
+        """Another thread that ran modules -> the first and the last number seen on it."""
         self._parents: list[int] = []
         self._hooks = ModuleHooks()
         self._compiled: set[int] = set()
@@ -72,7 +72,7 @@ class Trace:
         self._calls: CallRecorder | None = None
 
     def start(self) -> None:
-        """Put hooks and mode in place; where one of them cannot be, none stays."""
+        """Install hooks and mode; if one of them cannot be installed, none stays."""
         try:
             self._start()
         except BaseException:
@@ -100,12 +100,12 @@ class Trace:
         self._calls.__enter__()
 
     def let_go(self) -> None:
-        """Hold no node any more; goes on watching."""
+        """Release all nodes; the trace continues."""
         if self._cuts is not None:
             self._cuts.let_go()
 
     def stop(self) -> TraceResult:
-        """Take everything off again; safe to call twice."""
+        """Remove everything again; idempotent."""
         if self.active and self._calls is not None:
             self.active = False
             self._calls.leave()
@@ -114,7 +114,7 @@ class Trace:
         return self.result()
 
     def result(self) -> TraceResult:
-        """What was seen so far."""
+        """The result so far."""
         return TraceResult(
             thread=self._thread,
             first=self._first,
@@ -143,9 +143,9 @@ class Trace:
             self.on_backward(backward)
 
     def _watch(self, row: int, module: nn.Module) -> bool:
-        """Hook one module; True when what lies inside must be left alone."""
+        """Hook one module; returns True if the modules inside must be left alone."""
         compiled = autograd.compiled_call(module)
-        is_script = isinstance(module, torch.jit.ScriptModule)  # which takes no hooks
+        is_script = isinstance(module, torch.jit.ScriptModule)  # this class takes no hooks
         if compiled is not None or is_script:
             self._wrap_compiled(row, module, compiled)
             return True
@@ -160,7 +160,7 @@ class Trace:
             kwargs: Any,
             output: Any,
             *,
-            under_dynamo: bool,  # noqa: ARG001 - both hooks are told
+            under_dynamo: bool,  # noqa: ARG001 - both hooks receive it
         ) -> None:
             self._exit(row, Region(module, (args, kwargs), output))
 
@@ -192,7 +192,7 @@ class Trace:
         self._hooks.replace_call(row, module, installed, watched)
 
     def _unwatch_below(self, row: int) -> None:
-        """Take the hooks off everything inside a module that turned out to be compiled."""
+        """Remove the hooks of everything inside a module that turned out to be compiled."""
         below = {row}
         for inner, parent in enumerate(self._parents):
             if parent in below:

@@ -1,4 +1,4 @@
-"""Which torch function, called from which line, made which nodes."""
+"""Recording of which torch function, called from which line, made which nodes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType, TracebackType
 
 
-# Calling a torch function from the line that called it, though a mode stands in between.
+# A torch function is called as if from the line that called it, although a mode is in between.
 #
-# Python files a warning under a frame: the innermost one for a warning of torch's C++, so many
-# frames further out for ``stacklevel=``. Inside a `TorchFunctionMode` that frame is the mode's, so
-# a warning would name our file, and be shown once for all lines of the user's (`warnings.warn`,
+# Python attributes a warning to a frame: the innermost one for a warning of torch's C++, or one
+# further out given by ``stacklevel=``. Inside a `TorchFunctionMode` that frame is the mode's, so a
+# warning would name our file, and be shown once for all lines of the user's (`warnings.warn`,
 # ``__warningregistry__``). So the call is made by a function that carries the file, the line and
-# the globals of the user's own: the frame that Python finds says what it would say without a mode.
-# Nobody's filters are touched, and a call costs one look-up more.
+# the globals of the user's own: the frame that Python finds reports what it would report without a
+# mode. No filter of the user's is touched, and a call costs one look-up more.
 
 Caller = Callable[[Callable[..., Any], Any, Any], Any]
 """``caller(func, args, kwargs)`` is ``func(*args, **kwargs)``."""
@@ -46,15 +46,15 @@ class CallSites:
 
     def __init__(self) -> None:
         self._callers: dict[tuple[int, int], tuple[CodeType, Caller]] = {}
-        """Code (kept here, so that its ``id`` stays its own) and instruction -> its caller."""
+        """Code (kept here, so that its ``id`` is not reused) and instruction -> its caller."""
 
     def caller(self, frame: FrameType) -> Caller:
-        """What calls a function as ``frame`` would.
+        """A function that calls another function as ``frame`` would.
 
         Args:
-            frame: the one that called ``__torch_function__``.
+            frame: the frame that called ``__torch_function__``.
         """
-        if frame.f_code is handle_torch_function.__code__:  # asked by a function written in Python
+        if frame.f_code is handle_torch_function.__code__:  # called by a function written in Python
             frame = _outer(_outer(frame))
         code = frame.f_code
         key = id(code), frame.f_lasti
@@ -97,7 +97,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Region:
-    """What went into a compiled region and what came out; held only while it is looked at."""
+    """Inputs and outputs of a compiled region; held only while they are inspected."""
 
     module: torch.nn.Module
     inputs: Any
@@ -106,19 +106,19 @@ class Region:
 
 @dataclass(frozen=True)
 class BackwardCall:
-    """A backward that is about to begin; held only while it is looked at."""
+    """A backward that is about to begin; held only while it is inspected."""
 
     roots: tuple[torch.Tensor, ...]
     """What it starts from: one loss, or the tensors given to `torch.autograd.backward`."""
     is_grad: bool
-    """Whether it is `torch.autograd.grad`, which may be a part of the loss (a penalty) still to
-    be computed."""
+    """Whether it is `torch.autograd.grad`, whose result may be part of a loss (a penalty) that is
+    still to be computed."""
     num_edges: int = 0
-    """Of `torch.autograd.graph.GradientEdge`, which stand for a tensor and have no value."""
+    """Number of `torch.autograd.graph.GradientEdge`, which stand for a tensor and have no value."""
 
     @classmethod
     def of(cls, func: Any, args: Any) -> BackwardCall | None:
-        """The backward that the torch function ``func`` starts; None where it starts none."""
+        """The backward that the torch function ``func`` starts; None if it starts none."""
         if not any(func is one for one in _STARTS_BACKWARD):
             return None
         is_one = isinstance(args[0], GradientEdge) or not isinstance(args[0], (tuple, list))
@@ -132,12 +132,12 @@ _STARTS_BACKWARD = (torch.Tensor.backward, torch.autograd.backward, torch.autogr
 
 
 class CallRecorder(TorchFunctionMode):
-    """Notes, for each torch function that made nodes, their numbers, its name and its line.
+    """Records, for each torch function that made nodes, their numbers, its name and its line.
 
     Args:
         on_backward: called when a backward begins.
-        cuts: is shown every torch function as well.
-        branches: and so is this.
+        cuts: recorder of graph exits, which receives every torch function as well.
+        branches: recorder of tests, which does so too.
         lines: finds the line of the user's code.
     """
 
@@ -169,22 +169,22 @@ class CallRecorder(TorchFunctionMode):
         return self
 
     def leave(self) -> None:
-        """Take the mode off the stack, wherever it lies.
+        """Remove the mode from the stack, wherever it is.
 
-        A block may end on another thread (a generator that is closed there): then the mode stays
-        on the stack of the thread that entered it, does nothing, and goes with the next block.
+        A block may end on another thread (a generator that is closed there): the mode then stays on
+        the stack of the thread that entered it, does nothing, and is removed with the next block.
         """
         self._has_left = True
         autograd.without_mode(self)
 
     def _clear_up(self) -> None:
-        """Take modes off this thread's stack that were left from another."""
+        """Remove modes from this thread's stack that were left on it by another thread."""
         for mode in autograd.without_mode(self):
             if isinstance(mode, CallRecorder) and mode._has_left:
                 autograd.without_mode(mode)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if torch.compiler.is_dynamo_compiling():  # a compiled step: Dynamo reads this, no further
+        if torch.compiler.is_dynamo_compiling():  # a compiled step: Dynamo traces this, no further
             return func(*args, **(kwargs or {}))
         if self._has_left:
             return func(*args, **(kwargs or {}))
@@ -213,7 +213,7 @@ class CallRecorder(TorchFunctionMode):
         return result
 
     def _called(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """What ``func`` gives when it is called from where `__torch_function__` was."""
+        """Call ``func`` as from the place where `__torch_function__` was called."""
         frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
         caller = self._sites.caller(frame)
         try:
@@ -223,12 +223,12 @@ class CallRecorder(TorchFunctionMode):
             raise
 
     def enter_compiled(self) -> None:
-        """Compiled code runs next on this thread."""
+        """Prepare for compiled code, which runs next on this thread."""
         self._suspended.append(autograd.without_mode(self))
         self._compiled_from.append(autograd.current_sequence())
 
     def exit_compiled(self, region: Region | None) -> None:
-        """Compiled code has returned; without a ``region`` it raised."""
+        """Resume after compiled code has returned; without a ``region`` it raised."""
         autograd.restore_modes(self._suspended.pop())
         before, after = self._compiled_from.pop(), autograd.current_sequence()
         made = None
@@ -241,7 +241,7 @@ class CallRecorder(TorchFunctionMode):
         self._last = self._numbers_taken(after)
 
     def _numbers_taken(self, after: int) -> int:
-        """Asking a view that was written in place for its node makes torch build a new one."""
+        """Record the new node that torch makes when a view written in place needs its node."""
         now = autograd.current_sequence()
         if now > after:
             place = self._lines.place(inspect.currentframe())
@@ -249,10 +249,10 @@ class CallRecorder(TorchFunctionMode):
         return now
 
     def _record_custom_function(self, before: int) -> None:
-        """Numbers used up outside every torch function, seen from inside a custom Function.
+        """Record numbers used outside every torch function, seen from inside a custom Function.
 
         ``Function.apply`` takes its number and then runs the user's ``forward``, whose first torch
-        function lands here.
+        function arrives here.
         """
         function = applied_function(inspect.currentframe())
         if function is not None:

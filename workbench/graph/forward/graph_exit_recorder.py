@@ -1,13 +1,13 @@
-"""Noting cuts while a forward runs.
+"""Recording of graph exits while a forward runs.
 
-Two things are noted of a cut (see `workbench.graph.forward.graph_exits`) while it happens: the
-nodes that made what it took (held until `CutRecorder.let_go`, which finds the parameters behind
-them first), and the tensors it gave. Those are marked, and so is whatever is computed from them, so
-that at the end the nodes of the loss say which cuts lie on the way to it. A mark is a weak
-reference to a tensor and a number.
+Two things are recorded of a graph exit (see `workbench.graph.forward.graph_exits`) when it happens:
+the nodes that made its inputs (held until `CutRecorder.let_go`, which finds the parameters behind
+them first), and the tensors it returned. These are marked, and so is whatever is computed from
+them, so that at the end the nodes of the loss show which exits are on the way to it. A mark is a
+weak reference to a tensor and a number.
 
-Nothing is marked before the first cut, so a forward without one pays a look at each call's
-arguments and no more. A fault in here is noted and ends the watch; it never reaches the user.
+Nothing is marked before the first exit, so a forward without one only pays for a look at each
+call's arguments. An error in here is recorded and ends the watch; it never reaches the user.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 
 class CutRecorder:
-    """Is shown every torch function of one forward on one thread.
+    """Records the graph exits of one forward on one thread; receives every torch function.
 
     Args:
         parameters: ``id(parameter)`` -> name; the parameters outlive the recorder.
-        module: path of the module that runs now, None outside.
+        module: returns the path of the module that runs now, None outside.
         lines: finds the line of the user's code.
     """
 
@@ -59,19 +59,21 @@ class CutRecorder:
         self._rows: dict[tuple[Any, ...], int] = {}
         self._cuts: list[Cut] = []
         self._pending: list[tuple[Node, int]] = []
-        """Nodes whose parameters are not looked up yet, and the cut that took their value."""
+        """Nodes whose parameters are not looked up yet, and the graph exit that took their
+        value."""
         self._behind: dict[str, int] = {}
         self._taken: dict[str, int] = {}
         self._used: dict[str, int] = {}
         self._flows: list[tuple[int, int, int]] = []
         self._marks = Marks()
         self._is_off = not torch.is_grad_enabled()
-        """Whether Python code turned gradients off, as against torch inside a custom Function."""
+        """Whether Python code turned gradients off, as opposed to torch inside a custom
+        Function."""
         self.checkpoints = Checkpoints()
         self._fault = ""
 
     def seen(self) -> CutsSeen:
-        """What was seen so far. Lets go of every node."""
+        """The graph exits seen so far. Releases every node."""
         self.let_go()
         return CutsSeen(
             cuts=tuple(self._cuts),
@@ -84,7 +86,7 @@ class CutRecorder:
         )
 
     def let_go(self) -> None:
-        """Find the parameters behind the nodes that are held, and hold them no longer."""
+        """Find the parameters behind the held nodes, and release the nodes."""
         for name, cuts in parameters_behind(self._pending, self._parameters).items():
             self._behind[name] = self._behind.get(name, 0) | cuts
         self._pending.clear()
@@ -95,13 +97,13 @@ class CutRecorder:
         return next((node for node, row in reversed(self._pending) if mask >> row & 1), None)
 
     def before(self, call: TorchCall) -> Node | None:
-        """The node that ``detach_`` is about to take from its tensor."""
+        """The node that ``detach_`` is about to remove from its tensor."""
         if getattr(call.func, "__name__", "") == "detach_" and call.args:
             return call.args[0].grad_fn
         return None
 
     def after(self, call: TorchCall, result: Any, made: Made | None, detached: Node | None) -> None:
-        """A torch function has returned ``result``; ``detached`` is what `before` returned."""
+        """Process a function that returned ``result``; ``detached`` is what `before` returned."""
         if self._fault:
             return
         try:
@@ -117,7 +119,7 @@ class CutRecorder:
     def after_region(
         self, module: torch.nn.Module, inputs: Any, outputs: Any, made: Made | None
     ) -> None:
-        """A compiled region has returned: one operation that took its parameters as well."""
+        """Process the return of a compiled region: one operation that took its parameters too."""
         if self._fault:
             return
         try:
@@ -174,7 +176,7 @@ class CutRecorder:
             sources = look.taken
             if self._cut(look, cut) and look.op in {"detach", "data"} and look.written is None:
                 self._marks.alias(cut[0], sources[0])
-        elif made is not None:  # max gives indices too, isfinite computes with values inside
+        elif made is not None:  # max returns indices too, isfinite computes with values inside
             self._cut(
                 look, [t for t in look.given if not t.requires_grad and t is not look.written]
             )
@@ -186,7 +188,7 @@ class CutRecorder:
                 self._marks.put((origin,), look.mask | 1 << row)
 
     def _cut(self, look: Look, cut: list[torch.Tensor]) -> bool:
-        """Note that ``cut`` came without gradient out of a call that took some with it."""
+        """Record that a call took tensors with gradient and returned ``cut`` without gradient."""
         why = why_cut(look, cut[0], is_off=self._is_off) if cut and look.taken else None
         if why is None:
             return False
@@ -232,7 +234,7 @@ class CutRecorder:
                     self._pending.append((node, row))
 
     def _escape(self, look: Look) -> None:
-        """A value goes on as something that is no tensor and cannot be followed."""
+        """Record that a value goes on as something that is not a tensor and cannot be followed."""
         escaped = look.mask
         if look.taken:
             row = self._row(look, "detached", look.op, "")
@@ -243,7 +245,7 @@ class CutRecorder:
                 self._cuts[row] = replace(cut, escapes_as=ESCAPES[look.op])
 
     def _flow(self, look: Look, made: Made | None) -> None:
-        """What comes from a cut goes into everything that is computed from it."""
+        """Propagate marks: what comes from a graph exit goes into everything computed from it."""
         if not look.mask:
             return
         self._mark(look, look.given, look.mask)

@@ -1,9 +1,9 @@
 """Where a forward left the autograd graph: `detach`, ``no_grad``, `argmax`, ``.item()``.
 
-A *cut* is a torch function that took a value which requires grad and gave one that does not. What
-was computed from a parameter before the cut gets no gradient through it. Plain data;
-`workbench.graph.forward.graph_exit_recorder` makes it, `workbench.graph.capture.missing_gradients`
-reads it.
+A *graph exit* (cut) is a torch function that took a value which requires grad and returned one that
+does not. What was computed from a parameter before the exit gets no gradient through it. Plain
+data; `workbench.graph.forward.graph_exit_recorder` records it,
+`workbench.graph.capture.missing_gradients` reads it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 
 CHECKPOINT = "an activation checkpoint (use_reentrant=True)"
 """`Cut.how` inside ``checkpoint(..., use_reentrant=True)``, which runs its forward without
-gradients and again, with gradients, in backward: no cut where the checkpoint itself has a node."""
+gradients and again, with gradients, in backward: no graph exit if the checkpoint itself has a
+node."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """One place where values leave the graph; plain data. A loop cuts many times in one place."""
+    """One place where values leave the graph, in a loop more than once; plain data."""
 
     reason: UnreachedReason
     op: str
@@ -39,35 +40,35 @@ class Cut:
     """Path of the module that ran; None outside every module."""
     place: Place | None
     escapes_as: str = ""
-    """What its value became where that was no tensor any more."""
+    """What its value became, if that is no longer a tensor."""
     before: int = 0
-    """The cuts that lie before this one, one bit each."""
+    """The graph exits before this one, one bit each."""
 
 
 @dataclass(frozen=True)
 class CutsSeen:
-    """The cuts of one forward; plain data. A set of cuts is a number with one bit for each."""
+    """The graph exits of one forward; plain data. A set of exits is a number, one bit for each."""
 
     cuts: tuple[Cut, ...] = ()
     behind: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Parameter -> the cuts whose value was computed from it."""
+    """Parameter -> the exits whose value was computed from it."""
     taken: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Parameter -> the cuts that took the parameter itself."""
+    """Parameter -> the exits that took the parameter itself."""
     used: Mapping[str, int] = field(default_factory=dict[str, int])
     """Parameter -> the last call that made nodes from it directly."""
     flows: tuple[tuple[int, int, int], ...] = ()
-    """(first, last, cuts): nodes numbered first to last - 1 took a value that comes from cuts."""
+    """(first, last, exits): nodes numbered first to last - 1 took a value that comes from exits."""
     recomputed: Mapping[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
     """Parameter -> the numbers of the checkpoints' nodes whose backward computes with it again."""
     fault: str = ""
-    """What went wrong while watching; later cuts are missing then."""
+    """The error that ended the watch; later exits are missing then."""
 
 
-# Marks on tensors: which cuts a value comes from, without keeping the tensor alive.
+# Marks on tensors: which exits a value comes from, without keeping the tensor alive.
 
 
 class Marks:
-    """Tensor -> a number with one bit for each cut. Follows tensors by identity."""
+    """Tensor -> a number with one bit for each graph exit. Follows tensors by identity."""
 
     def __init__(self) -> None:
         self._found: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
@@ -83,7 +84,7 @@ class Marks:
         mask = 0
         for tensor in tensors:
             entry = self._found.get(id(tensor))
-            if entry is not None and entry[0]() is tensor:  # else its number was given away again
+            if entry is not None and entry[0]() is tensor:  # else its id was reused
                 mask |= entry[1]
         return mask
 
@@ -93,16 +94,16 @@ class Marks:
             self._found[id(tensor)] = (weakref.ref(tensor), mask | self.of((tensor,)))
 
     def put_base(self, tensor: torch.Tensor, mask: int) -> None:
-        """``tensor`` was written in place: mark what it is a view of, which changed as well."""
+        """Mark the base of ``tensor``, which was written in place: the base changed as well."""
         base = base_of(tensor)
         if base is not None:
             self.put((base,), mask)
 
     def alias(self, tensor: torch.Tensor, origin: torch.Tensor) -> None:
-        """``tensor`` shares the memory of ``origin``, unseen by autograd."""
+        """Record that ``tensor`` shares the memory of ``origin``, unseen by autograd."""
         self._origin[id(tensor)] = (weakref.ref(tensor), weakref.ref(origin))
 
     def origin_of(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """What ``tensor`` is an alias of, if it is one."""
+        """The tensor that ``tensor`` is an alias of, if it is one."""
         entry = self._origin.get(id(tensor))
         return entry[1]() if entry is not None and entry[0]() is tensor else None

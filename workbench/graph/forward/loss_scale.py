@@ -1,12 +1,12 @@
-"""What a gradient scaler multiplied a loss with, and the loss as it was before.
+"""The factor by which a gradient scaler multiplied a loss, and the loss as it was before.
 
-A scaler of Workbench tells its scale to the watch of a graph
-(`workbench.modes.precision.scaled_backward`). One of the user's own is known in two ways. In a
-block the multiplication itself is seen: a torch function that is called from
-`torch.amp.GradScaler.scale`. Where a loss is shown without a block, the scalers among the caller's
-variables are asked: a loss that is a product with the very tensor that one of them keeps its scale
-in was scaled by it; a number of that value may be a weight. What can be known in neither way is
-said in a note.
+A scaler of Workbench reports its scale to the watch of a graph
+(`workbench.modes.precision.scaled_backward`). The scale of a scaler of the user's own is known in
+two ways. In a block the multiplication itself is seen: a torch function that is called from
+`torch.amp.GradScaler.scale`. If a loss is shown without a block, the scalers among the caller's
+variables are queried: a loss that is a product with the very tensor in which one of them keeps its
+scale was scaled by it; a number of that value may be a weight. What cannot be determined in either
+way is stated in a note.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PRODUCTS = (torch.Tensor.mul, torch.Tensor.__mul__, torch.mul)
 _SCALERS = ("torch.amp.grad_scaler", "torch.distributed.fsdp.sharded_grad_scaler")
 """Modules whose ``GradScaler.scale`` multiplies."""
 _LOOKS_SCALED = 128.0
-"""A constant from which on a product with the loss may be a scaler's: they begin at 65,536."""
+"""Smallest constant factor of the loss that may be a scaler's scale: scales begin at 65,536."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +43,15 @@ class ScaledProduct:
     """One multiplication by a gradient scaler; keeps no tensor of the user's alive."""
 
     number: int
-    """Of the node that it made."""
+    """Sequence number of the node that it made."""
     scale: torch.Tensor
-    """The scaler's own, of one value, which changes at its next ``update()``."""
+    """The scaler's own tensor, of one value, which changes at its next ``update()``."""
 
 
 def scaled_product(func: Any, args: Any, result: Any) -> ScaledProduct | None:
-    """The multiplication that a `TorchFunctionMode` sees, where a gradient scaler made it.
+    """The multiplication that a `TorchFunctionMode` sees, if a gradient scaler made it.
 
-    To be called from ``__torch_function__`` itself.
+    Must be called from ``__torch_function__`` itself.
     """
     if not any(func is one for one in _PRODUCTS):
         return None
@@ -69,11 +69,11 @@ class Unscaled(NamedTuple):
     """A loss before a scaler multiplied it."""
 
     root: Node
-    """That made it."""
+    """The node that made it."""
     value: torch.Tensor
-    """Its value, cut off from the graph."""
+    """Its value, detached from the graph."""
     scale: float | None
-    """None where no scaler is known to have multiplied."""
+    """The scale; None if no scaler is known to have multiplied the loss."""
 
 
 def unscaled(
@@ -81,12 +81,12 @@ def unscaled(
     products: Iterable[ScaledProduct] = (),
     scalers: Sequence[weakref.ref[GradScaler]] = (),
 ) -> Unscaled:
-    """``loss`` without the scale of a scaler, if it is a product with one.
+    """Undo the scale of a scaler on ``loss``, if it is a product with one.
 
     Args:
         loss: what backward starts from.
-        products: by scalers, as far as they were seen.
-        scalers: that the caller holds.
+        products: multiplications by scalers, as far as they were seen.
+        scalers: scalers that the caller holds.
 
     Raises:
         NoGraphError: ``loss`` has no graph.
@@ -103,7 +103,7 @@ def unscaled(
 
 
 def held_scalers(variables: Mapping[str, Any]) -> tuple[weakref.ref[GradScaler], ...]:
-    """The gradient scalers among the caller's ``variables`` that are switched on."""
+    """The gradient scalers among the caller's ``variables`` that are enabled."""
     return tuple(
         weakref.ref(value)
         for value in variables.values()
@@ -112,12 +112,12 @@ def held_scalers(variables: Mapping[str, Any]) -> tuple[weakref.ref[GradScaler],
 
 
 def scales_of(scalers: Iterable[weakref.ref[GradScaler]]) -> set[float]:
-    """What they multiply with now; reads their devices."""
+    """The factors that the scalers multiply by now; reads from their devices."""
     return {scaler.get_scale() for one in scalers if (scaler := one()) is not None}
 
 
 def _scale_in(node: Node, scalers: Iterable[weakref.ref[GradScaler]]) -> float | None:
-    """The scale of one of ``scalers``, if ``node`` multiplied with its tensor."""
+    """The scale of one of ``scalers``, if ``node`` multiplied by its tensor."""
     factor = _factor_in(node)
     held = [scaler for one in scalers if (scaler := one()) is not None]
     is_scale = factor is not None and any(scale_tensor(one) is factor for one in held)
@@ -125,7 +125,7 @@ def _scale_in(node: Node, scalers: Iterable[weakref.ref[GradScaler]]) -> float |
 
 
 def scale_notes(graph: Walk, products: Iterable[ScaledProduct] = ()) -> tuple[str, ...]:
-    """What must be said of a scale that could not be divided out of ``graph``."""
+    """Notes about a scale that could not be divided out of ``graph``."""
     scale_of = {one.number: float(one.scale) for one in products}
     made = {node_sequence(node) for node in graph.nodes if node_type(node) == _PRODUCT}
     inside = {scale for number, scale in scale_of.items() if number in made}
@@ -147,13 +147,13 @@ def scale_notes(graph: Walk, products: Iterable[ScaledProduct] = ()) -> tuple[st
 
 
 def _factor(node: Node) -> float | None:
-    """The constant that a product's first factor was multiplied with; None: it is no such."""
+    """The constant by which a product multiplies its first factor; None if there is none."""
     factor = _factor_in(node)
     return None if factor is None else float(factor)
 
 
 def _factor_in(node: Node) -> torch.Tensor | None:
-    """The tensor of one value that it stands in."""
+    """The tensor of one value in which that constant is stored."""
     if node_type(node) != _PRODUCT:
         return None
     functions = node.next_functions

@@ -1,9 +1,9 @@
-"""The hooks of one trace on the user's modules: put on, taken off, and left out of copies.
+"""The hooks of one trace on the user's modules: installed, removed, and left out of copies.
 
-``torch.save(model)``, ``pickle`` and ``copy`` take the hooks of a module along. Ours are closures
-over a trace: they cannot be pickled, and have no place in a user's file. So while a module is
-watched, `copyreg` holds a reducer for its class. That takes the route any module takes,
-``__reduce_ex__``, and leaves our hooks out of what comes back; the module itself stays as it is.
+``torch.save(model)``, ``pickle`` and ``copy`` include the hooks of a module. Ours are closures over
+a trace: they cannot be pickled, and have no place in a user's file. So while a module is watched,
+`copyreg` has a reducer for its class. The reducer calls ``__reduce_ex__``, as for any module, and
+leaves our hooks out of what it returns; the module itself stays as it is.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from torch import nn
 
 _REDUCE_PROTOCOL = 2
-"""Of ``__reduce_ex__``; what it gives of a module is the same for every later one."""
+"""Protocol of ``__reduce_ex__``; its result for a module is the same for every later one."""
 
 _lock = threading.Lock()
 _num_hooked: Counter[type] = Counter()
-"""Class -> modules of it that are hooked now."""
+"""Class -> number of its modules that are hooked now."""
 _ours: set[int] = set()
-"""Ids of the hooks that are in place, of every trace; torch gives each id once."""
+"""Ids of the hooks that are installed, of every trace; torch uses each id once."""
 
 
 class ModuleHooks:
-    """What hangs on each module, by the module's row."""
+    """What is installed on each module, by the module's row."""
 
     def __init__(self) -> None:
         self._undo: dict[int, list[Callable[[], None]]] = defaultdict(list)
@@ -48,8 +48,8 @@ class ModuleHooks:
         """Call ``enter(module, args, kwargs)`` and ``leave(module, args, kwargs, output)``.
 
         Args:
-            row: of the module.
-            module: what to hook.
+            row: row of the module.
+            module: the module to hook.
             enter: called before each forward.
             leave: called after it, also when it raised.
             inside: whether the user's own hooks run around ours, not between them.
@@ -64,12 +64,12 @@ class ModuleHooks:
     def replace_call(
         self, row: int, module: nn.Module, installed: Any, call: Callable[..., Any]
     ) -> None:
-        """Have ``call`` in place of what `nn.Module.compile` has ``installed`` (None: nothing)."""
+        """Put ``call`` in place of what `nn.Module.compile` has ``installed`` (None: nothing)."""
         set_compiled_call(module, call)
         self._undo[row].append(lambda: set_compiled_call(module, installed))
 
     def take_off(self, rows: Iterable[int] | None = None) -> None:
-        """Take off what hangs on ``rows``, or everything; safe to call twice."""
+        """Remove what is installed on ``rows``, or everything; idempotent."""
         for row in list(self._undo if rows is None else rows):
             for undo in self._undo.pop(row, ()):
                 undo()
@@ -102,12 +102,12 @@ def _no_longer(cls: type, hook: int) -> None:
 
 
 def _reduced(module: nn.Module) -> Any:
-    """What `pickle` and `copy` would have asked ``module`` for, without our hooks."""
+    """What `pickle` and `copy` would have got from ``module``, without our hooks."""
     return _without_ours(module.__reduce_ex__(_REDUCE_PROTOCOL))
 
 
 def _without_ours(part: Any) -> Any:
-    """``part`` of a reduced module; the module's variables lie in its state or its arguments."""
+    """``part`` of a reduced module without our hooks, which are in its state or its arguments."""
     if type(part) is tuple:
         return tuple(map(_without_ours, part))
     if type(part) is dict and HOOK_TABLES[0] in part:

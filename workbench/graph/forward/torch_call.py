@@ -1,4 +1,4 @@
-"""What one torch function took and gave, as far as the autograd graph is concerned."""
+"""Inputs and outputs of one torch function, as far as the autograd graph is concerned."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ESCAPES = {
     "numpy": "a NumPy array",
     "array": "a NumPy array",
 }
-"""Calls after which a value is no tensor any more, and what it is then."""
+"""Calls after which a value is no longer a tensor, and what it is then."""
 _LONG = 64
 """A sequence this long that starts with a number or a string holds no tensors."""
 
@@ -56,20 +56,20 @@ class Made(NamedTuple):
 
 @dataclass
 class Look:
-    """One call that is looked at closely."""
+    """One call that is inspected closely."""
 
     op: str
     taken: list[torch.Tensor]
     """Tensors it took that require grad and that it did not merely write to."""
     given: list[torch.Tensor]
-    """Tensors it gave, the one it wrote to included."""
+    """Tensors it returned, including the one it wrote to."""
     written: torch.Tensor | None
     mask: int
-    """The cuts that what it took comes from."""
+    """The graph exits that its inputs come from."""
 
 
 def look_at(func: Any, taken: list[torch.Tensor], given: list[torch.Tensor], mask: int) -> Look:
-    """Sort what ``func`` took and gave; ``mask`` is the cuts that what it took comes from."""
+    """Sort inputs and outputs of ``func``; ``mask`` is the exits that its inputs come from."""
     op, name = op_name(func), getattr(func, "__name__", "")
     writes = name in _WRITES or (name.endswith("_") and not name.startswith("_"))
     written = taken[0] if writes else None
@@ -100,11 +100,11 @@ def gather(values: Iterable[Any], found: list[torch.Tensor]) -> None:
 def why_cut(
     look: Look, result: torch.Tensor, *, is_off: bool
 ) -> tuple[UnreachedReason, str, str] | None:
-    """Reason, operation and how, for a ``result`` without gradient; None where this is no cut.
+    """Reason, operation and how, for a ``result`` without gradient; None if it is no graph exit.
 
     Args:
-        look: the call that gave it.
-        result: one of the tensors it gave.
+        look: the call that returned it.
+        result: one of the tensors it returned.
         is_off: whether Python code turned gradients off.
     """
     if look.op in _DETACHED:

@@ -1,4 +1,4 @@
-"""What one traced forward left behind: plain data."""
+"""The result of tracing one forward: plain data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TraceResult:
-    """Numbers and names that one `workbench.graph.forward.forward_trace.Trace` noted."""
+    """Numbers and names that one `workbench.graph.forward.forward_trace.Trace` recorded."""
 
     thread: int
     first: int
@@ -32,15 +32,15 @@ class TraceResult:
     inputs: tuple[Any, ...]
     """Weak references to the storages of the arguments of the outermost calls."""
     elsewhere: tuple[tuple[int, int], ...] = ()
-    """Of each other thread on which modules ran, unseen: the first and the last number there."""
+    """First and last number on each other thread on which modules ran, unseen."""
     forward_s: tuple[float, ...] = ()
-    """Per path, seconds its forwards took, all they contain included; 0 where it never ran."""
+    """Per path, seconds its forwards took, including all they contain; 0 if it never ran."""
     cuts: CutsSeen = field(default_factory=CutsSeen)
     """Where values left the graph."""
     branches: BranchesSeen = field(default_factory=BranchesSeen)
-    """What Python asked of tensors."""
+    """Tests of tensor values in Python."""
     compiled: frozenset[str] = frozenset()
-    """Paths that ran as compiled code: what lies inside was not watched."""
+    """Paths that ran as compiled code: their inside was not watched."""
 
     @property
     def ran_elsewhere(self) -> bool:
@@ -48,13 +48,13 @@ class TraceResult:
         return bool(self.elsewhere)
 
     def lines_alone(self) -> TraceResult:
-        """Without the modules: for a graph that has nothing of the model that was traced."""
+        """The result without modules, for a graph that has nothing of the model that was traced."""
         return dataclasses.replace(self, owner_at=(), owner=(), cuts=CutsSeen(), forward_s=())
 
     def watched(self, graph: Walk) -> Walk:
-        """``graph``, with numbers past `last` for nodes that another thread may have made.
+        """Return ``graph`` with numbers past `last` for nodes that another thread may have made.
 
-        Every thread counts for itself, so a number that two threads took tells nothing.
+        Each thread counts separately, so a number that two threads used does not identify a node.
         """
         if not self.elsewhere:
             return graph

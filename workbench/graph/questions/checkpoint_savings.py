@@ -1,9 +1,9 @@
-"""What activation checkpointing of one module would save, read from a record.
+"""Estimate, from a record, of what activation checkpointing of one module would save.
 
-Non-reentrant checkpointing (`torch.utils.checkpoint`) keeps what a module takes and drops what its
-nodes saved; backward runs its forward again. So of the storages that only the module's nodes hold,
-all are freed; what a node outside holds as well stays; and the module's inputs must be kept from
-now on where nobody outside held them.
+Non-reentrant checkpointing (`torch.utils.checkpoint`) keeps a module's inputs and drops what its
+nodes saved; backward runs its forward again. So the storages that only the module's nodes hold are
+freed; those that a node outside holds as well stay; and the module's inputs must be kept from now
+on if no node outside held them.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from workbench.records import GraphRecord
 
 _SLOTS = {"other": 1, "mat2": 1, "vec2": 1, "key": 1, "value": 2, "tensor2": 1}
-"""Which input a saved tensor of this name is; the first for every other name."""
+"""Index of the input that a saved tensor of this name is; the first input for other names."""
 _LEAVES = frozenset(NODE_KINDS.index(kind) for kind in ("parameter", "input"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointSaving:
-    """What checkpointing one module would do to the memory held for backward, by the record.
+    """Effect of checkpointing one module on the memory held for backward, according to a record.
 
-    A record knows no inputs that need no gradient (an attention mask) and not how often a module
-    was called: such inputs, and those of each further call, are kept as well, so less is freed. Of
+    A record does not know inputs that need no gradient (an attention mask), nor how often a module
+    was called: such inputs, and those of each further call, are kept as well, so less is freed. For
     a module that works in place on its input it does not know that both are one storage. A
     container that is not called itself (a `ModuleList`) cannot be checkpointed as one; its
     ``forward_s`` is None in a watched capture.
@@ -47,30 +47,30 @@ class CheckpointSaving:
     module: str
     """Path of the module."""
     num_operations: int
-    """Operations inside that would be computed again."""
+    """Number of operations inside that would be computed again."""
     dropped_bytes: int
-    """Storages that only nodes inside hold."""
+    """Bytes of storages that only nodes inside hold."""
     input_bytes: int
-    """Inputs of the module that nobody outside holds; they are kept from then on."""
+    """Bytes of the module's inputs that no node outside holds; they are kept from then on."""
     shared_bytes: int
-    """Storages held inside that stay, because nodes outside hold them as well."""
+    """Bytes of storages held inside that stay, because nodes outside hold them as well."""
     forward_s: float | None
-    """Seconds the module's forwards took in the captured step, about what a backward would take
-    longer; the cost of the capture is included. None where the forward was not watched."""
+    """Seconds that the module's forwards took in the captured step, about the additional time of a
+    backward; the cost of the capture is included. None if the forward was not watched."""
     is_checkpointed: bool = False
-    """Whether all that the module's nodes hold is what a non-reentrant checkpoint around them
-    keeps: there is nothing more to free."""
+    """Whether the module's nodes hold only what a non-reentrant checkpoint around them keeps, so
+    that there is nothing more to free."""
     has_policy: bool = False
     """Whether it keeps results by a policy (selective activation checkpointing)."""
 
     @property
     def freed_bytes(self) -> int:
-        """Net bytes freed; negative where the inputs are larger than what is dropped."""
+        """Net bytes freed; negative if the inputs are larger than what is dropped."""
         return self.dropped_bytes - self.input_bytes
 
     @property
     def mode(self) -> str:
-        """The mode that does it, for ``exp.modes`` and `workbench.modes.Modes`.
+        """The mode that checkpoints this module, for ``exp.modes`` and `workbench.modes.Modes`.
 
         ``""`` for the whole model, which no mode checkpoints as one.
         """
@@ -104,7 +104,7 @@ def checkpoint_saving(record: GraphRecord, module_path: str) -> CheckpointSaving
         module_path: qualified name of a module, ``""`` for the whole model.
 
     Raises:
-        TypeError: ``module_path`` is no text.
+        TypeError: ``module_path`` is not a string.
         ValueError: the graph has no node of such a module; the message lists close names.
     """
     inside = inside_module(record, module_path)
@@ -131,7 +131,7 @@ def _is_checkpointed(record: GraphRecord, inside: npt.NDArray[np.bool_]) -> bool
 
 
 def _is_named(record: GraphRecord, *names: str) -> npt.NDArray[np.bool_]:
-    """One flag per saved tensor."""
+    """One flag per saved tensor: whether it has one of the names."""
     return np.array([record.strings[row] in names for row in record.hold_name.tolist()], dtype=bool)
 
 
@@ -165,13 +165,13 @@ class _Inputs:
             if self._is_leaf[base] or self._held_outside(base):
                 continue
             size = int(self._record.edge_bytes[edge])
-            if base != maker:  # a view keeps all of what it is a view of
+            if base != maker:  # a view keeps all of its base
                 size = int(self._record.node_output_bytes[base])
             kept[base] = max(kept.get(base, 0), size)
         return sum(kept.values())
 
     def _base(self, row: int) -> int:
-        """The node that made the storage in which the output of ``row`` lies."""
+        """The node that made the storage of the output of ``row``."""
         while self._is_view(row) and self._makers[row]:
             row = self._makers[row][0]
         return row

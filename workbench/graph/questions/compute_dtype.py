@@ -1,11 +1,11 @@
-"""In which element type an operation computes, read off a record: no live graph is needed.
+"""The dtype in which an operation computes, read from a record: no live graph is needed.
 
-A backward node knows the types of the values that its forward took (those that need a gradient)
-and gave. Casts and views compute nothing. What a Python function or compiled code does inside is
-not in the graph, and is unknown (``""``); `workbench.dtypes` sees it while it runs.
+A backward node knows the dtypes of the values that its forward took (those that need a gradient)
+and returned. Casts and views compute nothing. What a Python function or compiled code does inside
+is not in the graph, and is unknown (``""``); `workbench.dtypes` observes it while it runs.
 
-The twin of ``extensions/views/src/graph/dtypes.ts``; the fixture ``graph-dtypes.json`` holds both
-together.
+Counterpart of ``extensions/views/src/graph/dtypes.ts``; the fixture ``graph-dtypes.json`` checks
+that both agree.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from workbench.records import GraphRecord
 
 MIXED = " + "
-"""Between the types of an operation that computes in several."""
+"""Separates the dtypes of an operation that computes in several."""
 CAST = " → "
-"""Between the types of an operation that is nothing but a cast."""
+"""Separates the dtypes of an operation that only casts."""
 _COPIES = re.compile("(Clone|Mt|Squeeze|ToCopy)Backward")
 _PYTHON = re.compile("Backward$")
-"""A node of a Python function: torch numbers its own (``AddmmBackward0``)."""
+"""Matches a node of a Python function: torch numbers its own (``AddmmBackward0``)."""
 _EIGHT_BITS = {"matmul_with_hp_or_float8_argsBackward": "float8", "mx_mmBackward": "mxfp8"}
-"""What torchao's training layers multiply in; values around the product stay as they are."""
+"""Types in which torchao's training layers multiply; values around the product keep theirs."""
 _SHORT = {
     "bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64", "float8": "fp8",
     "mxfp8": "mxfp8",
@@ -40,15 +40,15 @@ COLOURS = {
     "bfloat16": "#a8d5a2", "float16": "#f6d186", "float8": "#e8a2a2", "mxfp8": "#e8a2a2",
     "float64": "#a9c4ec", "float32": "#ffffff",
 }  # fmt: skip
-"""Fills of the static pictures, black on each reads 9 : 1 or better."""
+"""Fill colours of the static pictures; black on each has a contrast of 9 : 1 or better."""
 MIXED_COLOUR, OTHER_COLOUR, UNKNOWN_COLOUR = "#cdb7ea", "#d8d8d8", "#f0f0f0"
 
 
 def computed_in(record: GraphRecord) -> list[str]:
-    """Per row what its operation computes in; ``""`` for leaves and where it is unknown.
+    """Per row, the dtype in which its operation computes; ``""`` for leaves and if unknown.
 
-    ``bfloat16``; ``bfloat16 + float32`` where it takes or gives both; ``float32 → bfloat16`` where
-    it does nothing but cast.
+    ``bfloat16``; ``bfloat16 + float32`` if it takes or returns both; ``float32 → bfloat16`` if it
+    only casts.
     """
     rows_of: dict[int, list[int]] = defaultdict(list)
     owners = operations_of(record)
@@ -60,14 +60,14 @@ def computed_in(record: GraphRecord) -> list[str]:
 
 
 def count_types(record: GraphRecord) -> list[tuple[str, int]]:
-    """How many operations compute in what, most first."""
+    """(dtype, number of operations that compute in it), most first."""
     first = dict(zip(operations_of(record), computed_in(record), strict=True))
     first.pop(-1, None)
     return sorted(Counter(first.values()).items(), key=lambda item: (-item[1], item[0]))
 
 
 def types_line(record: GraphRecord) -> str:
-    """``Computed in bf16 (12 operations), bf16+fp32 (3)``; empty where all are float32."""
+    """``Computed in bf16 (12 operations), bf16+fp32 (3)``; empty if all are float32."""
     counts = count_types(record)
     if all(computed in ("float32", "") for computed, _ in counts):
         return ""
@@ -85,7 +85,7 @@ def short_type(computed: str) -> str:
 
 
 def fill_of(computed: str) -> str:
-    """The colour that stands for it in a static picture."""
+    """The fill colour for a dtype in a static picture."""
     if not computed:
         return UNKNOWN_COLOUR
     if CAST in computed:

@@ -1,4 +1,4 @@
-"""Answers about one parameter's gradient, and a short list of all that get none, from a record."""
+"""Queries of a record: one parameter's gradient, and a short list of all that get none."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _SAID = {
 
 
 def why_no_gradient(record: GraphRecord, name: str) -> Unreached | str:
-    """Why the parameter ``name`` gets no gradient from the loss of ``record``.
+    """Explain why the parameter ``name`` gets no gradient from the loss of ``record``.
 
     Args:
         record: a captured graph.
-        name: qualified name of a parameter; of a shared one, its first name in the model.
+        name: qualified name of a parameter; for a shared one, its first name in the model.
 
     Returns:
-        The reason where the loss does not reach it. Otherwise a sentence: that a gradient arrives,
-        with its L2 norm where backward was watched, or that none or only zeros arrived and the
+        The reason, if the loss does not reach it. Otherwise a sentence: that a gradient arrives,
+        with its L2 norm if backward was watched, or that none or only zeros arrived, and the
         operation that gave them.
 
     Raises:
-        TypeError: ``name`` is no text.
-        ValueError: the record knows no such parameter; the message lists close names.
+        TypeError: ``name`` is not a string.
+        ValueError: the record has no such parameter; the message lists close names.
     """
     check_name(name, "the qualified name of a parameter, as in `model.named_parameters()`")
     for one in record.unreached:
@@ -64,7 +64,7 @@ def why_no_gradient(record: GraphRecord, name: str) -> Unreached | str:
 
 
 def _reached(record: GraphRecord, name: str, row: int) -> str:
-    """What arrived at the parameter ``name``, a leaf in ``row``."""
+    """Sentence about the gradient of the parameter ``name``, a leaf in ``row``."""
     if not record.gradients:
         return (
             f"This loss reaches `{name}`, so backward gives it a gradient; how large is not known, "
@@ -94,7 +94,7 @@ def _reached(record: GraphRecord, name: str, row: int) -> str:
 
 
 def unreached_lines(record: GraphRecord, max_lines: int = 8) -> list[str]:
-    """What gets no gradient, grouped by reason and sentence, largest group first.
+    """Lines about the parameters without gradient, grouped by reason and sentence, largest first.
 
     ``158 parameters of `backbone` frozen: It is frozen: ...``. The last line counts what is left
     out.
@@ -147,7 +147,7 @@ def _unknown(record: GraphRecord, name: str, leaves: Collection[str]) -> str:
 
 
 def _giver(record: GraphRecord, row: int, arrived: Callable[[int], object], verb: str) -> str:
-    """The nearest operation that was given a gradient and did not hand one to ``row``."""
+    """Clause about the nearest operation that received a gradient and passed none to ``row``."""
     users: dict[int, list[int]] = defaultdict(list)
     for maker, user in record.edges.tolist():
         users[maker].append(user)

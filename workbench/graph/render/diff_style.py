@@ -1,4 +1,4 @@
-"""How a card or a link of the static picture shows what became of it from A to B."""
+"""Style of a box or a link in the static picture: how it shows its change from A to B."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 SAME, REMOVED, ADDED, CHANGED = range(len(DIFF_STATES))
 SIGNS = {REMOVED: "−", ADDED: "+", CHANGED: "≠"}
 COLOURS = {REMOVED: "#d1495b", ADDED: "#27925a", CHANGED: "#b27409"}
-"""Each at least 3.5 : 1 on white and on black; never the only sign."""
+"""Each has a contrast of at least 3.5 : 1 on white and on black; never the only sign."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """What became of a card: one state, and counts where its operations differ in theirs."""
+    """Change of a box: one state, and counts if its operations have different states."""
 
     state: int = SAME
     counts: str = ""
-    """``−3 +1`` where some were removed and some added; empty where all share the state."""
+    """``−3 +1`` if some operations were removed and some added; empty if all share the state."""
     detail: str = ""
-    """What changed of the last operation, ``float32 → bfloat16``; empty where nothing did."""
+    """Change of the last operation, ``float32 → bfloat16``; empty if nothing changed."""
     size: str = ""
-    """Bytes saved in A and B, ``8.0 → 4.0 MiB``; one size where they are equal."""
+    """Bytes saved in A and B, ``8.0 → 4.0 MiB``; one size if they are equal."""
 
 
 def mark_of(record: GraphRecord, card: Card) -> Mark:
-    """The mark of ``card``; of a record that is no diff only its size."""
+    """The mark of ``card``; only its size if the record is not a diff."""
     if not isinstance(record, GraphDiff):
         return Mark(size=byte_size(card.saved_bytes) if card.saved_bytes else "")
     states = record.node_state[card.rows].tolist()
@@ -53,7 +53,7 @@ def mark_of(record: GraphRecord, card: Card) -> Mark:
 
 
 def card_texts(card: Card, mark: Mark) -> tuple[str, str]:
-    """Both lines of a card, cut to the room that size and counts leave in its 174 px."""
+    """Both lines of a box, cut to the room that size and counts leave in its 174 px."""
     label = f"{card.label} ↻" if card.repeats else card.label
     beside_size = 174 - text_width(f" {mark.size}" if mark.size else "", 11)
     beside_counts = 174 - text_width(f" {mark.counts}" if mark.counts else "", 11)
@@ -71,7 +71,7 @@ def _detail(record: GraphDiff, row: int) -> str:
 
 
 def link_state(record: GraphRecord, link: Link) -> int:
-    """``REMOVED`` or ``ADDED`` where all edges of ``link`` are, else ``SAME``."""
+    """``REMOVED`` or ``ADDED`` if all edges of ``link`` are, else ``SAME``."""
     if not isinstance(record, GraphDiff):
         return SAME
     states = set(record.edge_state[list(link.edges)].tolist())

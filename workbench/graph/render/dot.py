@@ -1,7 +1,7 @@
 """A graph record as DOT text for Graphviz: every operation, a cluster for each module.
 
 Parameters are folded into the operations that use them, one line each. Names come from the user's
-code and may hold anything, so every one is escaped and cut to a line.
+code and may contain anything, so each is escaped and cut to one line.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from workbench.records import GraphRecord
 
 _WIDTH = 60
-"""Characters of a name."""
+"""Maximum number of characters of a name."""
 
 
 def graph_dot(record: GraphRecord) -> str:
-    """``record`` as one ``digraph``, data flowing down.
+    """Write ``record`` as one ``digraph``, with data flowing down.
 
-    Graphviz places up to about a thousand operations in seconds; beyond that ``sfdp`` or
-    ``dot -Gnslimit=2`` are the ones to try. Of a `GraphDiff` it is the union: what was removed is
-    dashed, what was added bold; else nodes are filled by the type that their operation computes in.
+    Graphviz lays out up to about a thousand operations in seconds; beyond that, try ``sfdp`` or
+    ``dot -Gnslimit=2``. For a `GraphDiff` it is the union: what was removed is dashed, what was
+    added bold; otherwise nodes are filled by the dtype that their operation computes in.
     """
     return "\n".join(_Writer(record).lines()) + "\n"
 
@@ -66,7 +66,7 @@ class _Writer:
         yield "}"
 
     def _modules(self) -> Iterator[str]:
-        """Nested clusters, iteratively: a module tree may be deep."""
+        """Nested clusters, made iteratively: a module tree may be deep."""
         pending: list[tuple[int, int, bool]] = [(m, 1, False) for m in self.children[-1][::-1]]
         while pending:
             module, depth, is_done = pending.pop()
@@ -107,7 +107,7 @@ class _Writer:
         return f"label={_quoted(lines)}, tooltip={_quoted([tip])}{self._fill(row)}"
 
     def _computed_line(self, row: int) -> list[str]:
-        """What it computes in, where that is not simply the type of its output."""
+        """The dtype it computes in, if that is not simply the dtype of its output."""
         if not self.computed or self._is_leaf(row):
             return []
         computed, dtype = self.computed[row], int(self.record.node_dtype[row])
@@ -149,7 +149,7 @@ class _Writer:
 
 
 def _used(record: GraphRecord, is_folded: list[bool]) -> set[int]:
-    """The modules in which a node is drawn, and all around them."""
+    """The modules in which a node is drawn, and all modules around them."""
     used: set[int] = set()
     for owner in np.unique(record.node_module[~np.array(is_folded, dtype=bool)]).tolist():
         module = owner

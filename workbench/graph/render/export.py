@@ -1,4 +1,4 @@
-"""The ways out: a graph in the form that a suffix names, as a file or as bytes."""
+"""Export of a graph in the format given by a suffix, as a file or as bytes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 def save(record: GraphRecord, path: str | Path) -> Path:
-    """Write ``record`` to ``path`` and return it.
+    """Write ``record`` to ``path`` and return the path.
 
-    The suffix chooses:
+    The suffix selects the format:
 
-    * ``.safetensors``: the record itself, to open again with ``wb.graph(path)``
+    * ``.safetensors``: the record itself, which ``wb.graph(path)`` opens again
     * ``.svg``: the static picture, which takes the text colour of the page around it
     * ``.png`` (150 dots per inch), ``.pdf``: the figure
     * ``.dot``: every operation, for Graphviz
@@ -34,8 +34,8 @@ def save(record: GraphRecord, path: str | Path) -> Path:
       are per-node data to add to it there
 
     Raises:
-        ValueError: another suffix, or none (the message lists the known ones); or gradient norms
-            of a capture that has none.
+        ValueError: the suffix is another one, or missing (the message lists the known ones); or
+            gradient norms are requested of a capture that has none.
     """
     target = Path(path).expanduser()
     target.write_bytes(encode(record, target.name))
@@ -43,7 +43,7 @@ def save(record: GraphRecord, path: str | Path) -> Path:
 
 
 def encode(record: GraphRecord, name: str) -> bytes:
-    """What `save` would write into a file called ``name``; raises the same."""
+    """Bytes that `save` would write into a file called ``name``; raises the same errors."""
     known = [suffix for suffix in _FORMS if name.lower().endswith(suffix)]
     if not known:
         suffix = Path(name).suffix

@@ -31,9 +31,9 @@ _PX_PER_LETTER = 5.6
 
 
 def graph_figure(record: GraphRecord) -> Figure:
-    """Draw ``record`` on a new figure that pyplot does not know, so nothing shows it twice.
+    """Draw ``record`` on a new figure that pyplot does not know, so that it is not shown twice.
 
-    Of a `GraphDiff` it is the union: removed parts dashed and "−", added ones solid and "+".
+    For a `GraphDiff` it is the union: removed parts dashed and "−", added ones solid and "+".
     """
     from matplotlib.figure import Figure
 
@@ -61,7 +61,7 @@ def _link(axes: Axes, placed: Layout, link: Link, state: int) -> None:
     xs, ys = zip(*placed.route(link), strict=True)
     width = 1 + 3 * math.sqrt(link.num_bytes / placed.max_flow)
     colour = COLOURS.get(state, "0.65")
-    if state == REMOVED:  # the ghost of a value that flows no more
+    if state == REMOVED:  # a faint trace of a value that no longer flows
         axes.plot(xs, ys, color=colour, alpha=0.17, linewidth=max(width, 4), zorder=1)
         axes.plot(xs, ys, color=colour, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1)
     else:

@@ -1,7 +1,7 @@
-"""Where the cards of the static picture are, and how they are linked: for the SVG and the figure.
+"""Layout of the boxes of the static picture and of their links, for the SVG and the figure.
 
-Cards are layered by longest path; a value that skips layers travels in a lane at the right, never
-across a card.
+Boxes are layered by longest path; a value that skips layers is drawn in a lane at the right, never
+across a box.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ COLUMN, ROW, LANE, MARGIN = 214, 62, 12, 16
 
 @dataclass(frozen=True)
 class Link:
-    """Values that flow from one card to another."""
+    """Values that flow from one box to another."""
 
     start: int
     end: int
     num_bytes: int
     edges: tuple[int, ...] = ()
-    """The edges of the record that it stands for."""
+    """The edges of the record that it represents."""
     lane: int = -1
     """Lane at the right for a value that skips layers, -1 for neighbours."""
 
 
 @dataclass
 class Layout:
-    """Cards and links with their places."""
+    """Boxes and links with their positions."""
 
     cards: list[Card] = field(default_factory=list[Card])
     links: list[Link] = field(default_factory=list[Link])
@@ -46,12 +46,12 @@ class Layout:
 
     @property
     def max_bytes(self) -> int:
-        """Largest bytes of a card, at least 1."""
+        """Largest number of bytes of a box, at least 1."""
         return max([1, *(card.saved_bytes for card in self.cards)])
 
     @property
     def max_flow(self) -> int:
-        """Largest bytes of a link, at least 1."""
+        """Largest number of bytes of a link, at least 1."""
         return max([1, *(link.num_bytes for link in self.links)])
 
     def route(self, link: Link) -> list[tuple[float, float]]:
@@ -67,7 +67,7 @@ class Layout:
 
 
 def layout(record: GraphRecord) -> Layout:
-    """Place the cards of ``record``."""
+    """Place the boxes of ``record``."""
     result = Layout(cards_of(record, MAX_CARDS))
     card_of = {row: index for index, card in enumerate(result.cards) for row in card.rows}
     _connect(result, record, card_of)
@@ -82,7 +82,7 @@ def _connect(result: Layout, record: GraphRecord, card_of: dict[int, int]) -> No
         start, end = card_of.get(start_row, -1), card_of.get(end_row, -1)
         if start < 0 or end < 0 or start == end:
             continue
-        if start > end:  # cards are in forward order: only a loop leads back
+        if start > end:  # boxes are in forward order: only a loop leads back
             result.cards[end].repeats = True
         else:
             edges_of[start, end].append(edge)
@@ -95,7 +95,7 @@ def _connect(result: Layout, record: GraphRecord, card_of: dict[int, int]) -> No
 
 
 def _place(result: Layout) -> None:
-    """Rank by longest path, order each rank by where its inputs come from, find lanes."""
+    """Rank by longest path, order each rank by the position of its inputs, find lanes."""
     cards = result.cards
     makers: dict[int, list[int]] = defaultdict(list)
     for link in sorted(result.links, key=lambda link: link.end):

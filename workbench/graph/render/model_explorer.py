@@ -2,7 +2,7 @@
 
 The graph is a *graph collection*: a label and one graph of nodes, each with its incoming edges and
 a namespace, the path of the layers it is in. Per-node data (saved bytes, gradient norms), by which
-Model Explorer colours nodes, is a file of its own that is added to an open graph ("Add per-node
+Model Explorer colours nodes, is a separate file that is added to an open graph ("Add per-node
 data"). Source of both formats: ``graph_builder.py`` and ``node_data_builder.py`` of the package
 ``ai-edge-model-explorer`` 0.1.34.
 """
@@ -26,9 +26,9 @@ _TINTS = {REMOVED: "#fbe7ea", ADDED: "#e0f3e8", CHANGED: "#faeeda"}
 
 
 def graph_collection(record: GraphRecord) -> dict[str, Any]:
-    """Every node of ``record``, JSON-ready. The id of a node is its row.
+    """All nodes of ``record``, ready for JSON. The id of a node is its row.
 
-    Of a `GraphDiff` it is the union, its nodes in the colour of their state.
+    For a `GraphDiff` it is the union, with nodes in the colour of their state.
     """
     spaces = namespaces(record)
     incoming: dict[int, list[int]] = defaultdict(list)

@@ -1,8 +1,8 @@
-"""Which modules the static picture shows as cards, and which operations each card stands for.
+"""Choice of the modules that the static picture shows as boxes, and of each box's operations.
 
-A card is a module, a run of equal sibling modules that follow each other in the flow, or a run of
+A box is a module, a run of equal sibling modules that follow each other in the flow, or a run of
 operations that a shown module does itself between its children. The largest modules are opened
-first until the picture is full, so it has the same size for ten operations and for ten thousand. Of
+first until the picture is full, so it has the same size for ten operations and for ten thousand. In
 a diff only modules in which something differs are opened, those that differ in part first.
 """
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from workbench.records import GraphRecord
 
 
-# Which equal sibling modules ran one after the other: the static picture rolls those up.
+# Runs of equal sibling modules that ran one after the other: the static picture merges these.
 #
-# Equal neighbours in a `ModuleList` are one card only where nothing else ran between them. With an
-# early exit after its first block, the card of all blocks would feed the exit and the head alike,
-# as if the exit came last.
+# Equal neighbours in a `ModuleList` are one box only if nothing else ran between them. With an
+# early exit after its first block, the box of all blocks would feed both the exit and the head, as
+# if the exit came last.
 
 _Rows = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
@@ -40,14 +40,14 @@ def as_they_ran(
 ) -> list[list[int]]:
     """Children of ``parent`` in forward order, in runs.
 
-    A run is of children that are equal by ``alike`` and between whose first calls nothing else ran:
-    no operation of ``parent`` itself, nor of a module elsewhere.
+    A run consists of children that are equal by ``alike`` and between whose first calls nothing
+    else ran: no operation of ``parent`` itself, nor of a module elsewhere.
 
     Args:
         record: a captured graph.
         owners: the module of each operation, in forward order; -1 for none.
-        parent: a row of ``record.modules``; -1 for what has no parent.
-        alike: equal for modules that may be in one run.
+        parent: a row of ``record.modules``; -1 for modules without a parent.
+        alike: returns equal values for modules that may be in one run.
     """
     found: list[list[int]] = []
     run_of: dict[int, int] = {}
@@ -64,23 +64,23 @@ def as_they_ran(
 
 
 def _child_that_ran(record: GraphRecord, owners: _Rows, parent: int) -> _Rows:
-    """Per operation the child of ``parent`` that it ran in, -1 where in none."""
-    child = np.full(len(record.modules) + 1, -1, dtype=np.int64)  # the last for no module
+    """Per operation, the child of ``parent`` that it ran in; -1 if it ran in none."""
+    child = np.full(len(record.modules) + 1, -1, dtype=np.int64)  # the last is for no module
     for row, module in enumerate(record.modules):  # parents come first in the table
         child[row] = row if module.parent == parent else child[module.parent]
     return child[owners]
 
 
 _DETAIL = 174
-"""Room in a card's second line, px."""
+"""Width available in a box's second line, px."""
 _MIN_RUN = 3
 """Fewer equal siblings than this are shown one by one."""
 _MOST_CALLS = 4
-"""A module called more often than this is a loop: one card."""
+"""A module called more often than this is a loop: one box."""
 
 _Key = tuple[str, int, int]
-"""What a node is drawn in: ("module", first module of the run) or ("own", number of the run), and
-which call of it."""
+"""The box of a node: ("module", first module of the run) or ("own", number of the run), and the
+index of the call."""
 
 
 @dataclass
@@ -90,27 +90,27 @@ class Card:
     label: str
     detail: str
     rows: list[int] = field(default_factory=list[int])
-    """Nodes that it stands for, in forward order."""
+    """Nodes that it represents, in forward order."""
     saved_bytes: int = 0
     repeats: bool = False
-    """Whether a value comes back to it from a later card: a loop in Python."""
+    """Whether a value comes back to it from a later box: a loop in Python."""
     rank: int = 0
     x: float = 0
     y: float = 0
 
 
 def cards_of(record: GraphRecord, most: int) -> list[Card]:
-    """The cards of ``record``, in forward order; about ``most``, whatever its size."""
+    """The boxes of ``record``, in forward order; about ``most`` of them, whatever its size."""
     groups = _Groups(record, most)
     rows_of = _calls_apart(record, groups.keys_of_rows())
     return [groups.card(key, rows) for key, rows in rows_of.items()]
 
 
 def _calls_apart(record: GraphRecord, keys: list[_Key]) -> dict[_Key, list[int]]:
-    """Rows by card; a module that was called again later gets a card for each of its few calls.
+    """Rows by box; a module that was called again later gets a box for each of its few calls.
 
     Otherwise a pooling layer that is used twice would lead from the end of the model back to its
-    start. A module that a Python loop calls many times stays one card, marked as a loop.
+    start. A module that a Python loop calls many times stays one box, marked as a loop.
     """
     runs: dict[_Key, list[list[int]]] = defaultdict(list)
     before: _Key | None = None
@@ -129,7 +129,7 @@ def _calls_apart(record: GraphRecord, keys: list[_Key]) -> dict[_Key, list[int]]
 
 
 def _called_again(record: GraphRecord, keys: list[_Key]) -> set[_Key]:
-    """Cards that a value reaches from a card which begins later."""
+    """Boxes that a value reaches from a box which begins later."""
     begins: dict[_Key, int] = {}
     for row in np.flatnonzero(_is_operation(record)).tolist():
         begins.setdefault(keys[row], row)
@@ -159,15 +159,15 @@ class _Groups:
         self.by_state = self._by_state(operations)
         self.operation = operations_of(record)
         self.member: dict[int, int] = {}
-        """Module -> the module of a shown run that it is, or is in."""
+        """Module -> the module of a shown run that it is, or that contains it."""
         self.runs: dict[int, list[int]] = {}
-        """First module of a shown run -> all of it."""
+        """First module of a shown run -> all modules of that run."""
         self.opened: set[int] = set()
         self._known: dict[int, list[list[list[int]]]] = {}
         self._open()
 
     def _totals(self, rows: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-        """Per module how many of ``rows`` it and all it contains own."""
+        """Per module, how many of ``rows`` it and its submodules own."""
         totals = np.bincount(self.record.node_module[rows], minlength=len(self.record.modules))
         for row in range(len(totals) - 1, -1, -1):  # parents come first in the table
             parent = self.record.modules[row].parent
@@ -176,7 +176,7 @@ class _Groups:
         return totals.astype(np.int64)
 
     def _by_state(self, operations: npt.NDArray[np.bool_]) -> list[tuple[int, ...]]:
-        """Per module its operations that are the same, removed, added, changed; () if no diff."""
+        """Per module, numbers of same, removed, added and changed operations; () if no diff."""
         states = getattr(self.record, "node_state", None)
         if not isinstance(self.record, GraphDiff) or states is None or not states.any():
             return [()] * len(self.record.modules)
@@ -184,7 +184,7 @@ class _Groups:
         return list(zip(*counts, strict=True))
 
     def _urgency(self, row: int) -> tuple[bool, int]:
-        """Sort key: what is opened first is largest."""
+        """Sort key: the module that is opened first has the largest key."""
         counts = self.by_state[row]
         mixed = bool(counts) and sum(count > 0 for count in counts) > 1
         return mixed, int(self.total[row])
@@ -211,17 +211,17 @@ class _Groups:
         return bool(self.by_state[row]) and not any(self.by_state[row][1:])
 
     def _num_cards(self, row: int) -> int:
-        """Cards for operations that opened modules do themselves, if ``row`` were opened too."""
+        """Number of boxes for opened modules' own operations, if ``row`` were opened too."""
         owner = self.record.node_module[_is_operation(self.record)]
         opened = np.isin(owner, [*self.opened, row])
         changes = np.concatenate([[True], owner[1:] != owner[:-1]])
         return int(np.count_nonzero(opened & changes))
 
     def _runs_of(self, parent: int) -> list[list[list[int]]]:
-        """Children that ran, equal neighbours together: first as they ran, then as they are listed.
+        """Children that ran, in runs of equal neighbours: first as they ran, then as listed.
 
-        What runs between two of them (an early exit, an addition) parts them in the first way; the
-        second takes less room.
+        What runs between two of them (an early exit, an addition) separates them in the first way;
+        the second takes less room.
         """
         if parent not in self._known:
             listed = [row for row in self.children[parent] if self.total[row]]
@@ -235,7 +235,7 @@ class _Groups:
         return self.record.modules[row].cls, int(self.total[row]), self.by_state[row]
 
     def keys_of_rows(self) -> list[_Key]:
-        """Per row of the record what it is drawn in."""
+        """Per row of the record, the key of the box it is drawn in."""
         shown: dict[int, int] = {}
         for first, run in self.runs.items():
             pending = list(run)
@@ -256,7 +256,7 @@ class _Groups:
         return keys
 
     def card(self, key: _Key, rows: list[int]) -> Card:
-        """The card that stands for ``rows``."""
+        """The box that represents ``rows``."""
         record = self.record
         saved = int(record.node_saved_bytes[rows].sum())
         shape = record.strings[record.node_shape[rows[-1]]]
@@ -287,7 +287,7 @@ class _Groups:
 
 
 def _long_ones(runs: list[list[int]], parent: int) -> list[list[int]]:
-    """``runs``, the modules of short ones one by one."""
+    """Split the short ones of ``runs`` into single modules."""
     together = [len(run) >= _MIN_RUN and parent >= 0 for run in runs]
     parts = [
         [run] if one else [[row] for row in run] for run, one in zip(runs, together, strict=True)

@@ -1,9 +1,9 @@
-"""The static picture: one inline SVG that any notebook reader shows, with no script.
+"""The static picture: one inline SVG without scripts, which any notebook viewer shows.
 
-Neutral colours are ``currentColor`` at some opacity, because the page decides what is light and
+Neutral colours are ``currentColor`` at reduced opacity, because the page decides what is light and
 what is dark: Jupyter's theme is not the operating system's, which is all that a media query could
-ask about. Everything is an attribute, no ``<style>``: sanitizers drop it, and it would apply to the
-whole page.
+detect. All styling is in attributes, not in ``<style>``: sanitizers drop it, and it would apply to
+the whole page.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
     from workbench.records import GraphRecord
 
 BAR = "#7c5cd6"
-"""Reads on white and on black (4.9 : 1 and 4.3 : 1)."""
+"""Legible on white and on black (contrast 4.9 : 1 and 4.3 : 1)."""
 _LINE = 18
-"""px from one line of the heading to the next."""
+"""Distance from one line of the heading to the next, px."""
 _PX_PER_LETTER = 6.4
 
 
 def graph_svg(record: GraphRecord) -> str:
-    """The picture of ``record`` as SVG text, under 40 kB whatever its size.
+    """Render ``record`` as SVG text, under 40 kB whatever its size.
 
-    Of a `GraphDiff` it is the union: removed parts dashed and "−", added ones solid and "+".
+    For a `GraphDiff` it is the union: removed parts dashed and "−", added ones solid and "+".
     """
     placed = layout(record)
     width = max(placed.width, 420)
@@ -79,7 +79,7 @@ def graph_svg(record: GraphRecord) -> str:
 
 
 def heading_lines(record: GraphRecord, letters: int) -> list[str]:
-    """What is written below the title, in lines of about ``letters`` letters."""
+    """Text below the title, in lines of about ``letters`` letters."""
     if not isinstance(record, GraphDiff):
         inside = compiled_line(record)
         said = (inside, types_line(record))
@@ -137,7 +137,7 @@ def _link(placed: Layout, link: Link, state: int) -> str:
     width = 1 + 4 * math.sqrt(link.num_bytes / placed.max_flow)
     arrow = f"M{end_x - 4:g} {end_y - 6:g}h8l-4 6z"
     colour = COLOURS.get(state, "currentColor")
-    if state == REMOVED:  # the ghost of a value that flows no more
+    if state == REMOVED:  # a faint trace of a value that no longer flows
         strokes = [(max(width, 4), "0.17", ""), (1.5, "1", ' stroke-dasharray="5 3"')]
     else:
         strokes = [(width, "0.4" if state == SAME else "1", "")]

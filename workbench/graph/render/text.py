@@ -1,6 +1,6 @@
 """The printed view: modules with their operations, saved bytes and output shapes.
 
-Of three or more equal siblings in a row (the layers of a transformer) the first stands for all.
+Three or more equal siblings in a row (the layers of a transformer) are represented by the first.
 """
 
 from __future__ import annotations
@@ -106,10 +106,10 @@ def _rows(record: GraphRecord) -> list[tuple[str, ...]]:
 
 
 def equal_siblings(record: GraphRecord) -> list[list[int]]:
-    """Runs of `MIN_RUN` or more neighbouring modules that one line can speak for.
+    """Runs of `MIN_RUN` or more neighbouring modules that one line can represent.
 
-    They and all they contain are of the same classes, made the same nodes, saved the same bytes
-    and returned the same shapes.
+    They and their submodules are of the same classes, made the same nodes, saved the same bytes and
+    returned the same shapes.
     """
     alike = _signatures(record)
     children: dict[int, list[int]] = defaultdict(list)
@@ -123,7 +123,7 @@ def equal_siblings(record: GraphRecord) -> list[list[int]]:
 
 
 def _signatures(record: GraphRecord) -> list[int]:
-    """Per module a number that modules share which look the same in the table, gradients aside."""
+    """Per module a number, shared by modules that look equal in the table, gradients aside."""
     size = len(record.modules)
     saved = np.bincount(record.node_module, record.node_saved_bytes, minlength=size).tolist()
     made: list[list[int]] = [[] for _ in record.modules]
@@ -149,7 +149,7 @@ def _signatures(record: GraphRecord) -> list[int]:
 
 
 def _alike(record: GraphRecord, runs: list[list[int]]) -> dict[int, list[int]]:
-    """Row in the table -> the modules it speaks for, of the first of each run and all inside it."""
+    """Row in the table -> modules it represents, for the first of each run and all inside it."""
     row_of = {module.path: index for index, module in enumerate(record.modules)}
     found: dict[int, list[int]] = {}
     for run in runs:
@@ -162,7 +162,7 @@ def _alike(record: GraphRecord, runs: list[list[int]]) -> dict[int, list[int]]:
 
 
 def _range(norms: Sequence[float | None]) -> str:
-    """``0.116``, or ``0.116 … 0.586`` where one line speaks for several."""
+    """``0.116``, or ``0.116 … 0.586`` if one line represents several."""
     known = [norm for norm in norms if norm is not None]
     if not known:
         return ""
@@ -199,7 +199,7 @@ def subtree_gradients(record: GraphRecord) -> list[float | None]:
 
 
 def gradient_lines(record: GraphRecord) -> list[str]:
-    """What backward gave, in a sentence or two; empty where it was not watched."""
+    """Sentences about the gradients that backward gave; empty if it was not watched."""
     if not record.gradients:
         return [] if record.non_finite is None else [record.non_finite.text]
     rows = _measured_parameters(record)
