@@ -1,4 +1,4 @@
-"""Fails when AOTAutograd moves one of the corners that `torch_private_aot` wraps."""
+"""Fails when AOTAutograd moves one of the corners that `aot.py` wraps."""
 
 from __future__ import annotations
 

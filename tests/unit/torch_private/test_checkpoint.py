@@ -1,4 +1,4 @@
-"""Fails when torch moves what `torch_private_checkpoint` reads of non-reentrant checkpointing."""
+"""Fails when torch moves what `checkpoint.py` reads of non-reentrant checkpointing."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Change:
         self._set_foreach(experiment.optimizer.param_groups)
 
     def try_on(self, training: Training) -> None:
-        """Set it without a word to anybody; what is done inside `rehearsal.undone` is put back.
+        """Set it without a word to anybody; what is done inside `guard.undone` is put back.
 
         Batches are not cut anew: who tries it asks for one of the size.
         """

@@ -20,7 +20,6 @@ from workbench.experiment.report.facts import run_facts
 from workbench.trust import read_regular, write_whole
 
 if TYPE_CHECKING:
-    # HOUSE
     from workbench.experiment.runtime.runner import Runner
 
 

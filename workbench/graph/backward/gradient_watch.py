@@ -55,7 +55,6 @@ from workbench.torch_private.autograd import (
 from workbench.torch_private.tensors import version_of
 
 if TYPE_CHECKING:
-    # HOUSE
     from collections.abc import Callable, Sequence
 
     from torch import Tensor

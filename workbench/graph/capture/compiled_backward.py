@@ -3,7 +3,7 @@
 An *operation* is a call that computes tensors. Picking one result out of several (``getitem``) and
 arithmetic on sizes are not operations: values pass through them. The result can be pickled and
 holds no tensor, because torch may store it beside the region
-(`torch_private_aot.keep_when_cached`).
+(`workbench.torch_private.aot.keep_when_cached`).
 """
 
 from __future__ import annotations

@@ -26,7 +26,6 @@ from workbench.graph.core.tensor_memory import has_own_storage
 from workbench.torch_private import autograd
 
 if TYPE_CHECKING:
-    # HOUSE
     from types import CodeType, FrameType
 
     from torch.autograd.graph import Node
