@@ -1,1 +1,1 @@
-"""Parallel training: a running experiment goes on in worker processes, and comes home."""
+"""Parallel training: a running experiment continues in worker processes, and comes back."""

@@ -1,8 +1,9 @@
-"""``wb.attach(run)``: a run whose kernel is gone goes on in this one.
+"""``wb.attach(run)``: continue in this kernel a run whose own kernel is gone.
 
-Workers do not end with the kernel that started them. Their folder has all that another kernel needs
-to take their run up: the training as it left (`payload`, `state`), what the run was before
-(`history`), and what they have told since. The result is an experiment like any other.
+Workers do not end with the kernel that started them. Their folder has everything that another
+kernel needs to take over their run: the training as it was sent (`payload`, `state`), the history
+of the run before that (`history`), and what the workers have reported since. The result is an
+experiment like any other.
 """
 
 from __future__ import annotations
@@ -32,26 +33,28 @@ from workbench.trust.seal import is_kept, key_file
 
 
 def attach(run: str | os.PathLike[str], *, trust: bool = False) -> Experiment:
-    """Take up a run under ``ddp`` or ``fsdp`` whose kernel died: follow, steer, bring it home.
+    """Attach to a run under ``ddp`` or ``fsdp`` whose kernel died: follow, control, bring it back.
 
     Where its workers still train, the experiment is ``training`` and has every control; where they
-    are done, or died, it has come home with what they left. Its model's classes are those of the
-    dead kernel's cells. A run that lives in this kernel is given as it is, whatever its modes: its
-    name may have got lost.
+    have finished, or died, the training is back in the kernel with the state that they left. The
+    model's classes are those of the dead kernel's cells. For a run that lives in this kernel, the
+    existing experiment is returned, whatever its modes: its name may have been lost.
 
-    The run directory holds a pickled program that is run by this, so it has to be yours: sealed
-    with the key in ``~/.local/state/workbench``, or with that of ranks of yours which still train.
-    Another one is refused, and nothing of it is run, unless you say that you trust it. Where no key
-    can be kept, a folder that is yours and where nobody else can write is taken for your own.
+    The run directory holds a pickled program that this function runs, so it must be yours: sealed
+    with the key in ``~/.local/state/workbench``, or with the key of ranks of yours that still
+    train. Any other run is refused, and nothing of it is run, unless you say that you trust it.
+    Where no key can be stored, a folder that is yours and that no other user can write to is
+    treated as your own.
 
     Args:
-        run: its directory, such as ``"runs/EarlyExit"``.
-        trust: run what is in it whoever wrote it; for a run that was copied from a colleague.
+        run: the run directory, such as ``"runs/EarlyExit"``.
+        trust: run what is in it, no matter who wrote it; for a run that was copied from a
+            colleague.
 
     Raises:
-        FileNotFoundError: there is no such directory, or no worker ever had a part in the run.
-        PermissionError: somebody else could have written what would be run; the message says who,
-            where that can be known.
+        FileNotFoundError: there is no such directory, or no worker ever took part in the run.
+        PermissionError: another user could have written what would be run; the message says who,
+            where that is known.
         RuntimeError: another kernel that has the run is alive.
         ValueError: its workers are on another machine.
     """
@@ -109,7 +112,7 @@ def _refuse_if_taken(path: Path) -> None:
         began = psutil.Process(process["pid"]).create_time()
     except psutil.NoSuchProcess:
         return
-    if began <= facts["created_at"]:  # else the number is another process's by now
+    if began <= facts["created_at"]:  # else the process id is another process's by now
         raise RuntimeError(
             f"{path.name} belongs to process {process['pid']}, which is alive; a run has one "
             "kernel at a time: pause it there, or shut that kernel down first"
@@ -117,15 +120,16 @@ def _refuse_if_taken(path: Path) -> None:
 
 
 def _take_seal(folder: Folder, *, trust: bool) -> None:
-    """Go by the session's seal; where no key can be kept, by who can write to the folder.
+    """Accept the folder by its seal; where no key can be stored, by who can write to it.
 
-    That a folder is the user's own says nothing of what is in it: whoever unpacks an archive owns
-    what comes out of it. So a run without the user's seal is taken up once the user says so. Only a
-    key that could not be kept (a home that cannot be written to) ended with its kernel, and with it
-    every way to check a seal: then what nobody else can write is taken for the user's own.
+    That a folder belongs to the user does not show who wrote what is in it: whoever unpacks an
+    archive owns the unpacked files. So a run without the user's seal is attached to only once the
+    user says so. Only a key that could not be stored (because the home directory cannot be written
+    to) ended with its kernel, and every way to check a seal ended with it: then what no other user
+    can write is treated as the user's own.
 
     Raises:
-        PermissionError: somebody else could have written what would be run.
+        PermissionError: another user could have written what would be run.
     """
     try:
         folder.take_session()
@@ -149,7 +153,7 @@ def _take_seal(folder: Folder, *, trust: bool) -> None:
 
 
 def _unknown_origin() -> str:
-    """Why a folder of the user's own is not trusted for that; ``""``: it is."""
+    """Return why a folder of the user's own is not trusted for that; ``""`` if it is."""
     if not is_kept():
         return ""
     return (
@@ -159,7 +163,7 @@ def _unknown_origin() -> str:
 
 
 def _take_key_of_ranks(folder: Folder) -> bool:
-    """Whether the folder has the seal of ranks of this user's that are there."""
+    """Whether the folder is sealed with the key of running ranks of this user."""
     with contextlib.suppress(OSError, ValueError, ArithmeticError, LookupError, TypeError):
         said = Seal.unchecked().read_json(folder.launcher, LAUNCHER)
         if key := key_of_launcher(int(said["pid"])):
@@ -170,7 +174,7 @@ def _take_key_of_ranks(folder: Folder) -> bool:
 
 
 def _stranger(folder: Folder) -> str:
-    """Who else could have written to the folder or to what is in it, in words; ``""``: nobody."""
+    """Return which other user could have written to the folder or its contents; ``""``: none."""
     with contextlib.suppress(OSError):
         return _named_stranger(folder)
     return "what is in it is not all files that you can read"
@@ -190,7 +194,7 @@ def _named_stranger(folder: Folder) -> str:
 
 
 def _plan(folder: Folder, commands: list[Message]) -> Plan:
-    """Where the run ends: as it was begun, or as its workers were told last."""
+    """Return where the run ends: as planned at its start, or as last sent to its workers."""
     job = folder.read_job()
     plan = Plan(job.until_step, job.until_epoch)
     for command in commands:

@@ -1,4 +1,4 @@
-"""Parts of sentences that several of this package say, and what ranks say of them together."""
+"""Parts of messages that several modules share, and the first message over all ranks."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch.distributed as dist
 
 
 def listed(names: Iterable[str], most: int = 3) -> str:
-    """The first of them, and how many more there are."""
+    """Join the first names, and add how many more there are."""
     found = list(names)
     more = f" and {len(found) - most:,} more" if len(found) > most else ""
     return f"{', '.join(found[:most])}{more}"
 
 
 def first_said(mine: str) -> str:
-    """What the first rank says that says anything; all ranks call it together."""
+    """Return the first nonempty text over the ranks; every rank must call it."""
     said: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(said, mine)
     return next(filter(None, said), "")

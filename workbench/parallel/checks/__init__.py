@@ -1,1 +1,1 @@
-"""What is found out about a model and an optimizer before ranks may compute their steps."""
+"""Checks of a model and an optimizer before ranks may compute their steps."""

@@ -1,25 +1,25 @@
-"""Whether a step can be divided among ranks: whether it is the sum of what it is for its samples.
+"""Check whether a step can be divided among ranks: whether it is the sum over its samples.
 
-A model that gives each sample what it would give it alone can be computed in parts, and gradients
-of the parts added up. Many do more: a mean over the batch is taken off, a layer's backward divides
-by a norm or by the number of samples, a buffer follows the mean of a batch, samples are counted, a
-loss reads what the model has kept of its forward. On ranks that see a part each, all of these would
-quietly be other numbers.
+A model that computes for each sample what it would compute for that sample alone can be computed in
+parts, and the gradients of the parts summed. Many models do more: a mean over the batch is
+subtracted, a layer's backward divides by a norm or by the number of samples, a buffer follows the
+mean of a batch, samples are counted, a loss reads what the model has kept of its forward. On ranks
+that see one part each, all of these would silently have other values.
 
-Nothing is known of a model by its names. So a batch is computed as a whole and in two parts, its
-samples in another order, and compared: outputs, gradients (for the loss's own gradient, and for one
-a thousand times as large, which a clipped one tells apart), and what modules and objects keep
-afterwards. Once more some samples are NaN, which must not spread to others: by a coefficient that
-is 0 as yet it would. All is undone. Random operations draw nothing meanwhile
-(`workbench.parallel.checks.without_randomness`), and batch norm, of which it is known
-(`workbench.parallel.rank.rank`), goes by its running statistics.
+Nothing is assumed about a model from its names. Instead, a batch is computed as a whole and in two
+parts, with its samples in another order, and the results are compared: outputs, gradients (for the
+loss's own gradient, and for one a thousand times as large, which shows clipping), and what modules
+and objects keep afterwards. In a further run some samples are NaN, which must not spread to others:
+it would do so even through a coefficient that is still 0. Everything is undone. Random operations
+draw nothing meanwhile (`workbench.parallel.checks.without_randomness`), and batch norm, whose
+behaviour is known (`workbench.parallel.rank.rank`), uses its running statistics.
 
-Where Python reads a value of the data, or one that was drawn, it gets another answer, too
+Where Python reads a value of the data, or a random number, it is also given another answer
 (`workbench.parallel.checks.tensor_decisions`).
 
-What is kept of the last batch alone (its features, its mean, to be looked at) may differ: ranks say
-so when they come home. It counts where the loss reads it, whose graph then goes into that of the
-forward, or where the next forward does.
+What is kept only of the last batch (its features or its mean, for inspection) may differ: ranks
+report it when the training comes back. It matters where the loss reads it, so that the loss's graph
+continues into that of the forward, or where the next forward reads it.
 """
 
 from __future__ import annotations
@@ -67,18 +67,19 @@ if TYPE_CHECKING:
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _CLOSE = 1e-3
-"""By the largest: a kernel may add up another number of samples in another order."""
+"""Tolerance, relative to the largest value: a kernel may sum another number of samples in another
+order."""
 _COARSE = 3e-2
-"""The same where products are of 16 bits, or of TF32."""
+"""The same tolerance where products are computed in 16 bits, or in TF32."""
 _NOISE = 1e-5
-"""Of a gradient, by the largest of all: what cancels out leaves this."""
+"""Tolerance of a gradient, relative to the largest of all: what remains where terms cancel out."""
 _STRENGTHS = (1.0, 1e3)
 _CELLS = 64
 _MOST_READINGS = 8
 _MOST_DRAWN = 4
-"""Readings of drawn numbers of which the other answer is looked at: the first and the last."""
+"""Number of readings of random numbers that are given another answer: the first and the last."""
 _GUARDS = (AssertionError, ValueError)
-"""What a forward raises by itself that refuses some data: it would in one process, too."""
+"""What a forward itself raises to refuse some data: it would do so in one process, too."""
 
 
 _DEPENDS = (
@@ -89,24 +90,24 @@ _DECIDES = "the model reads a value of its data, by which it decides for all sam
 
 
 class Verdict(NamedTuple):
-    """Whether a step is the sum over its samples."""
+    """Result of checking whether a step is the sum over its samples."""
 
     why: str = ""
-    """Why it is not, as the begin of a sentence; ``""`` where it is."""
+    """Why it is not, as the beginning of a sentence; ``""`` if it is."""
     unknown: str = ""
-    """Why that cannot be told."""
+    """Why that cannot be determined."""
 
 
 def by_samples(training: Training, batch: Any, count: int, rows: Rows = None) -> Verdict:
-    """Whether a step is the sum over its samples, as far as this batch shows.
+    """Check whether a step is the sum over its samples, as far as this batch shows.
 
-    What the model raises for the whole batch it raises in the step, too.
+    What the model raises for the whole batch, it raises again in the step.
 
     Args:
-        training: its model is whole here; all is as it was afterwards.
-        batch: as its source makes them.
-        count: samples in it.
-        rows: where they are; None: in the first dimension of everything.
+        training: its model is whole here; everything is restored afterwards.
+        batch: a batch as its source yields it.
+        count: number of samples in it.
+        rows: where the samples are; None: in the first dimension of everything.
     """
     if count < 2:
         return Verdict()
@@ -118,7 +119,7 @@ def by_samples(training: Training, batch: Any, count: int, rows: Rows = None) ->
     try:
         rows = first_rows(batch, count) if rows is None else rows
         parts = [taken(batch, rows, indices, count) for indices in places]
-    except Exception:  # noqa: BLE001 - tensors of other kinds refuse in ways of their own
+    except Exception:  # noqa: BLE001 - tensors of other kinds raise errors of their own
         return Verdict(unknown="its samples cannot be found in a batch")
     try:
         with _set_aside(training), WithoutChance() as chance:
@@ -126,7 +127,7 @@ def by_samples(training: Training, batch: Any, count: int, rows: Rows = None) ->
             found = _Comparison(training, batch, count, rows, list(compared)).verdict()
     except torch.OutOfMemoryError:
         return Verdict(unknown="there is not the memory to compute a batch in parts beside it")
-    except Exception as error:  # noqa: BLE001 - what a person's tensors and objects raise when compared
+    except Exception as error:  # noqa: BLE001 - tensors and objects of the user may raise anything
         return Verdict(unknown=f"comparing raises {type(error).__name__}: {first_line(error)}")
     if not chance.is_known and not found.why:
         return Verdict(unknown="a forward draws random numbers in an operation of its own kind")
@@ -134,23 +135,25 @@ def by_samples(training: Training, batch: Any, count: int, rows: Rows = None) ->
 
 
 class _Seen(NamedTuple):
-    """What a batch, or a part of one, has given."""
+    """What was computed for a batch, or for a part of one."""
 
     logits: torch.Tensor
     gradients: list[torch.Tensor]
-    """For each strength: of each parameter a sketch of it, [parameters, `_CELLS`]."""
+    """For each strength, a sketch of the gradient of each parameter, [parameters, `_CELLS`]."""
     kept: dict[str, Any]
-    """What is kept afterwards, by the way to it."""
+    """What is kept afterwards, by the path to it."""
     loss: float | None
-    """Of the whole batch, beside what is kept now; None where it cannot be had."""
+    """Loss of the whole batch's outputs, with what is kept now; None where it cannot be
+    computed."""
     loss_reads: bool = False
-    """Whether the loss's graph goes into that of the forward, past the outputs."""
+    """Whether the loss's graph continues into that of the forward by a path other than the
+    outputs."""
 
 
 class _Part(NamedTuple):
     batch: Any
     places: list[int]
-    """Of its samples in the whole batch."""
+    """Positions of its samples in the whole batch."""
 
 
 class _Comparison:
@@ -169,19 +172,19 @@ class _Comparison:
         self._objects: ObjectState = training.object_state or ObjectState.of(training)
         self._strengths: Sequence[float] = _STRENGTHS
         self._by_modes = False
-        """Whether forward is under the modes' contexts, for it raises without."""
+        """Whether forward runs in the modes' contexts, because it raises without them."""
         self._logits = self._gradient = torch.empty(0)
-        """Of the whole batch; the second is the loss's."""
+        """The outputs of the whole batch, and the loss's gradient with respect to them."""
         self._loss: Loss | None = None
         self._rows: Rows = None
         """Where the samples are in outputs."""
         self._decisions: Decisions | None = None
-        """What looks on while a part is computed."""
+        """What observes the computation of a part."""
         self._unknown = ""
 
     def verdict(self) -> Verdict:
         whole = self._see_whole()
-        if whole is None:  # it raises in the step too, or for want of chance
+        if whole is None:  # it raises in the step too, or because nothing is random
             return Verdict(unknown="a forward without chance raises")
         if not bool(whole.logits.isfinite().all()):
             return Verdict(unknown="outputs of the first batch are not finite")
@@ -223,7 +226,7 @@ class _Comparison:
         return ""
 
     def _spreads(self) -> str:
-        """Whether what is NaN in some samples is in the outputs of others."""
+        """Whether NaN in some samples spreads to the outputs of others."""
         batch = tree_map(_finite, self._batch)
         without = [
             _with_nan(tensor, dim, self._parts[0].places, self._count)
@@ -241,7 +244,7 @@ class _Comparison:
         return "" if bool(others.isfinite().all()) else _DEPENDS
 
     def _decides_for_all(self, whole: _Seen) -> str:
-        """What all samples of a batch decide together, by a value of the data that Python reads."""
+        """Whether a value of the data that Python reads decides for all samples together."""
         _, counted = self._answered(None)
         if counted.unanswered:
             self._unknown = f"it reads {counted.unanswered}, and may decide by it"
@@ -256,19 +259,19 @@ class _Comparison:
                 if isinstance(found, Exception) or self._is_apart(whole, found):
                     return _DECIDES
                 kept.append(_kept_otherwise(whole, found))
-            # what is only logged is another number by either answer
+            # what is only logged differs with either answer
             if kept and set.union(*kept) - (set.intersection(*kept) if len(kept) > 1 else set()):
                 return _DECIDES
         return ""
 
     def _answered(self, other: Other | None) -> tuple[_Seen | Exception, Decisions]:
-        """What a batch gives, or raises, where this answer is another."""
+        """Return what a batch gives, or raises, with this answer replaced."""
         data = [one for one in tree_leaves(self._batch) if isinstance(one, torch.Tensor)]
         decisions = Decisions(data, other=other)
         return self._watched(decisions, None), decisions
 
     def _decides_by_chance(self) -> str:
-        """Whether a step is no sum where a drawn number decides otherwise than it did."""
+        """Whether a step is no longer a sum where a random number leads to another decision."""
         counted = Decisions(chance=True)
         self._watched(counted, None)
         for reading, kind in _first_and_last(counted.readings, _MOST_DRAWN):
@@ -285,7 +288,7 @@ class _Comparison:
         return ""
 
     def _watched(self, decisions: Decisions, part: _Part | None) -> _Seen | Exception:
-        """What a part gives, or raises, while these look on; None: the whole batch."""
+        """Return what a part gives, or raises, while these observe it; None: the whole batch."""
         self._decisions = decisions
         try:
             with self._undone():
@@ -353,9 +356,9 @@ class _Comparison:
             after_whole, after_first = self._after(None), self._after(self._parts[0])
         except torch.OutOfMemoryError:
             raise
-        except Exception:  # noqa: BLE001 - a second forward, beside what one of another size kept
+        except Exception:  # noqa: BLE001 - it may fail on what a batch of another size has kept
             return reads if apart else ""
-        if self._is_apart(after_whole, after_first):  # kept where nobody looks, maybe
+        if self._is_apart(after_whole, after_first):  # possibly kept where nothing is compared
             return reads
         alone = found[1].kept
         follows = [
@@ -373,7 +376,7 @@ class _Comparison:
         return _CLOSE if is_exact and self._logits.dtype.itemsize >= 4 else _COARSE
 
     def _see_whole(self) -> _Seen | None:
-        """None where it raises, with the contexts of modes too."""
+        """Compute the whole batch; None where it raises, in the modes' contexts too."""
         for self._by_modes in (False, True):
             for self._strengths in (_STRENGTHS, _STRENGTHS[:1]):
                 try:
@@ -425,7 +428,7 @@ class _Comparison:
             return logits_of(call(training.model, inputs))
 
     def _see(self, batch: Any, places: Sequence[int] | None) -> _Seen:
-        """Compute a part, which has these samples of the whole batch; None: that itself, first."""
+        """Compute a part with these samples of the whole batch; None: the whole batch, first."""
         model, loss_reads = self._training.model, False
         versions = [(name, one, version_of(one)) for name, one in model.named_parameters()]
         inputs = self._inputs(batch)
@@ -456,9 +459,9 @@ class _Comparison:
         return _Seen(logits.detach(), gradients, kept, loss, loss_reads)
 
     def _begin(self, outputs: torch.Tensor) -> tuple[float | None, bool]:
-        """Take the outputs of the whole batch, and the gradient that the loss gives them.
+        """Keep the outputs of the whole batch, and the gradient that the loss gives them.
 
-        Returns: the loss, and whether it goes on from the forward's graph by another way.
+        Returns: the loss, and whether its graph continues into the forward's by another path.
         """
         training, logits = self._training, outputs.detach()
         self._logits, self._gradient = logits, torch.ones_like(logits)
@@ -467,7 +470,7 @@ class _Comparison:
         try:
             loss = self._loss_from(leaf)
             given: Sequence[Any] = torch.autograd.grad(loss, leaf, allow_unused=True)
-        except Exception:  # noqa: BLE001 - the step raises it, or says what is wrong with it
+        except Exception:  # noqa: BLE001 - the step raises it, or reports what is wrong with it
             self._loss = None
             return None, False
         gradient = cast("torch.Tensor | None", given[0])
@@ -477,7 +480,7 @@ class _Comparison:
         return float(loss.detach()), any(node in inside for node in nodes_below(loss))
 
     def _loss_see_whole(self) -> float | None:
-        """That of the whole batch's outputs, beside what was kept of a part."""
+        """Return the loss of the whole batch's outputs, with what was kept of a part."""
         if self._loss is None:
             return None
         try:
@@ -498,10 +501,10 @@ class _Comparison:
 class ParameterValues:
     """Values of the parameters of a model, which a forward may write.
 
-    A guard knows those alone that a step has written before.
+    A guard only knows those that a step has written before.
 
     Args:
-        model: on this rank; of parameters that are sharded it is the shards.
+        model: the model on this rank; for sharded parameters, the values are those of the shards.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -510,7 +513,7 @@ class ParameterValues:
 
     @torch.no_grad()
     def restore(self) -> None:
-        """As they were."""
+        """Restore the values that the parameters had."""
         for parameter, value in self._values:
             if not torch.equal(parameter, value):
                 parameter.data.copy_(value)
@@ -523,7 +526,7 @@ def _local(parameter: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def _set_aside(training: Training) -> Generator[None]:
-    """Gradients and hooks of parameters are set aside, and batch norm goes by what it has."""
+    """Set aside gradients and hooks of parameters; batch norm uses its running statistics."""
     model = training.model
     parameters = list(model.parameters())
     gradients = [one.grad for one in parameters]
@@ -550,14 +553,14 @@ def _set_aside(training: Training) -> Generator[None]:
 
 
 def _finite(value: Any) -> Any:
-    """A copy; a NaN among the data would hide what else the model does."""
+    """Return a copy without NaN: one in the data would hide what else the model does."""
     if not isinstance(value, torch.Tensor):
         return value
     return value.nan_to_num() if value.is_floating_point() else value.clone()
 
 
 def _with_nan(tensor: torch.Tensor, dim: int, places: Sequence[int], count: int) -> torch.Tensor:
-    """With NaN for the samples in these places of ``count``, where it has any."""
+    """Return it with NaN for the samples in these places of ``count``, if its dtype has NaN."""
     if not tensor.is_floating_point():
         return tensor
     each = tensor.shape[dim] // count
@@ -567,7 +570,7 @@ def _with_nan(tensor: torch.Tensor, dim: int, places: Sequence[int], count: int)
 
 
 def _first_and_last(readings: Sequence[Kind], most: int) -> list[tuple[int, Kind]]:
-    """No more than ``most`` of them, with their numbers."""
+    """Return at most ``most`` of them, the first and the last, with their indices."""
     numbered = list(enumerate(readings))
     if len(numbered) <= most:
         return numbered
@@ -580,13 +583,13 @@ def _others(reading: int, kind: Kind) -> list[Other]:
 
 
 def _kept_otherwise(whole: _Seen, found: _Seen) -> set[str]:
-    """What is kept of the same batch, and not the same."""
+    """Return the names of what is kept of the same batch, but not the same."""
     names = {*whole.kept, *found.kept}
     return {one for one in names if not is_same(whole.kept.get(one), found.kept.get(one))}
 
 
 def _off(one: torch.Tensor, other: torch.Tensor) -> float:
-    """Largest difference; infinite where one is NaN alone."""
+    """Return the largest difference; infinite where only one of the two is NaN."""
     off = (one.float() - other.float()).abs().nan_to_num(nan=math.inf)
     return float(off.max()) if off.numel() else 0.0
 
@@ -599,9 +602,9 @@ def _goes(names: Sequence[str]) -> str:
 
 
 def _sketches(model: nn.Module) -> torch.Tensor:
-    """Sums of random signs of the gradient of each parameter, which is let go of.
+    """Sum each parameter's gradient with random signs, and release the gradient.
 
-    They add up as gradients do, and are as far apart as these, give or take a fifth.
+    The sums add up as gradients do, and differ by as much as these, to within a fifth.
     """
     parameters = list(model.parameters())
     found = np.zeros((len(parameters), _CELLS))
@@ -613,7 +616,7 @@ def _sketches(model: nn.Module) -> torch.Tensor:
 
 
 def _sketch(gradient: torch.Tensor) -> Any:
-    """``[_CELLS]``, NumPy's: torch's operations draw nothing, and are looked at, meanwhile."""
+    """Return ``[_CELLS]`` of NumPy: torch's operations are without randomness and observed here."""
     dense = gradient.to_dense() if gradient.layout is not torch.strided else gradient
     dense = torch.view_as_real(dense.resolve_conj()) if dense.is_complex() else dense
     dense = dense.float() if dense.dtype.itemsize < 4 else dense
@@ -622,7 +625,7 @@ def _sketch(gradient: torch.Tensor) -> Any:
     flat = dense.detach().resolve_neg().numpy().reshape(-1)
     flat = np.pad(flat, (0, -len(flat) % _CELLS)) if len(flat) % _CELLS else flat
     table = flat.reshape(-1, _CELLS)
-    with np.errstate(all="ignore"):  # what is not finite is found by who compares
+    with np.errstate(all="ignore"):  # what is not finite is found by the comparison
         return (table * _signs(len(table)).astype(table.dtype)).sum(0, dtype=np.float64)
 
 

@@ -1,11 +1,11 @@
-"""Models that branch on their data, laid over ranks that see different data.
+"""Models that branch on their data, laid out over ranks that see different data.
 
-Each rank has its own part of a batch, so a model that asks its data may take a block on one rank
-and leave it out on another. `DistributedDataParallel` knows such parameters and averages with
-zeros. FSDP does not: it gathers and reduces block by block, and ranks that take different blocks
-wait for each other for good. For such a model all parameters are one group, gathered before the
-forward by every rank alike, and where another rank has reached a parameter that this one has not,
-its gradient here is zero and not missing.
+Each rank has its own part of a batch, so a model that reads its data may run a block on one rank
+and skip it on another. `DistributedDataParallel` handles such parameters by averaging with zeros.
+FSDP does not: it gathers and reduces block by block, and ranks that take different blocks wait for
+each other forever. For such a model all parameters form one group, which every rank gathers before
+the forward, and where another rank has reached a parameter that this one has not, its gradient here
+is zero instead of missing.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ from workbench.torch_private.contexts import TorchDispatchMode
 from workbench.torch_private.graph_leaves import leaf_of
 
 _TAGS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
-"""Of what reads a value (`.item()`, `bool(...)`, `equal`) or makes a shape of one (`nonzero`)."""
+"""Tags of operations that read a value (`.item()`, `bool(...)`, `equal`) or make a shape of one
+(`nonzero`)."""
 _READERS = {"tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage"}
-"""Methods of a tensor that hand out its memory, which no operation is called for."""
+"""Methods of a tensor that expose its memory, for which no operation is called."""
 _INDEX = torch.ops.aten.index.Tensor
 _MASKS = (torch.bool, torch.uint8)
 
 
 class AsksItsData(TorchDispatchMode):
-    """Notices whether anything inside reads a value off a tensor, as ``if x.mean() > 0`` does.
+    """Detects whether anything inside reads a value from a tensor, as ``if x.mean() > 0`` does.
 
-    Or makes a shape of values, as ``x[mask]`` does, or has a tensor's memory read (``tolist``).
+    Also detects a shape made of values, as by ``x[mask]``, and reads of a tensor's memory
+    (``tolist``).
     """
 
     def __init__(self) -> None:
@@ -40,13 +42,13 @@ class AsksItsData(TorchDispatchMode):
         self._methods = _Readers()
 
     def __enter__(self) -> AsksItsData:
-        """Look at methods too, which call no operation on the CPU."""
+        """Observe methods too, which call no operation on the CPU."""
         self._methods.__enter__()
         super().__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Look no longer."""
+        """Stop observing."""
         super().__exit__(*error)
         self._methods.__exit__(*error)
         self.found = self.found or self._methods.found
@@ -54,7 +56,7 @@ class AsksItsData(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Look at one operation."""
+        """Check one operation."""
         self.found = self.found or _asks(func, args)
         return cast("Callable[..., Any]", func)(*args, **(kwargs or {}))
 
@@ -67,27 +69,27 @@ class _Readers(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Look at one method or function."""
+        """Check one method or function."""
         self.found = self.found or getattr(func, "__name__", "") in _READERS
         return cast("Callable[..., Any]", func)(*args, **(kwargs or {}))
 
 
 def _asks(func: Any, args: Any) -> bool:
-    if func is _INDEX:  # of integers it has their shape
+    if func is _INDEX:  # indexed by integers, the result has their shape
         return any(one is not None and one.dtype in _MASKS for one in args[1])
     return not _TAGS.isdisjoint(func.tags)
 
 
 def reached(model: nn.Module, loss: torch.Tensor) -> list[bool]:
-    """Of each parameter, whether backward from ``loss`` gets to it."""
+    """Return for each parameter whether backward from ``loss`` reaches it."""
     leaves = {id(leaf) for leaf in _leaves(loss)}
     return [id(parameter) in leaves for parameter in model.parameters()]
 
 
 def zero_for(model: nn.Module, wanted: list[bool]) -> torch.Tensor | None:
-    """A term for the loss, zero in value and in gradient, that reaches what is ``wanted``.
+    """Return a term for the loss, zero in value and gradient, that reaches what is ``wanted``.
 
-    None where nothing is.
+    None where nothing is wanted.
     """
     terms = [
         parameter.reshape(-1)[0] * 0
@@ -98,7 +100,7 @@ def zero_for(model: nn.Module, wanted: list[bool]) -> torch.Tensor | None:
 
 
 def nodes_below(tensor: torch.Tensor) -> Iterator[Any]:
-    """Every node of the graph that backward from ``tensor`` goes through, each once."""
+    """Yield every node of the graph that backward from ``tensor`` visits, each once."""
     seen: set[Any] = set()
     waiting: list[Any] = [tensor.grad_fn]
     while waiting:

@@ -1,14 +1,14 @@
-"""The first part of a batch, computed before a model is laid over ranks and again after.
+"""The first part of a batch, computed before a model is laid out over ranks and again after.
 
-Before, every rank has the whole model. What its logits are, whether it asks its data for values on
-any rank (`workbench.parallel.checks.branches`), whether it refuses a single row, and what it does
-with its parameters that `fully_shard` could not let it do
-(`workbench.parallel.checks.parameter_use`) is found with one forward and one loss; where the
-samples are in logits and labels (`workbench.parallel.data.sample_rows`), and whether it draws more
-numbers for more rows (`workbench.parallel.data.draws`), with a second forward of its first rows;
-and where there is validation parameters are watched in another one in eval mode. Whether a step can
-be divided at all is found by `workbench.parallel.checks.batch_sums`. After, the first step's logits
-say by how much laying it out has changed them.
+Before, every rank has the whole model. One forward and one loss show what its logits are, whether
+it reads values of its data on any rank (`workbench.parallel.checks.branches`), whether it refuses a
+single row, and what it does with its parameters that `fully_shard` does not support
+(`workbench.parallel.checks.parameter_use`). A second forward of its first rows shows where the
+samples are in logits and labels (`workbench.parallel.data.sample_rows`), and whether the model
+draws more random numbers for more rows (`workbench.parallel.data.draws`). Where there is
+validation, parameters are observed in another forward in eval mode. Whether a step can be divided
+at all is determined by `workbench.parallel.checks.batch_sums`. Afterwards, the first step's logits
+show how much laying the model out has changed them.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ if TYPE_CHECKING:
 
 
 class FirstLook:
-    """Attaches the modes of ``training`` and computes its first part; on all ranks together.
+    """Attaches the modes of ``training`` and computes its first part; every rank must create one.
 
-    A model that is compiled is looked at without its modes, which would compile it for nothing, or
-    not at all: Dynamo leaves alone for good what it first sees under a dispatch mode. There are no
-    logits of it, and its modes are attached by `done`. Random state, buffers and parameters are put
-    back. What the model raises it raises again in the step, where it is reported.
+    A compiled model is inspected without its modes: these would compile it for nothing, or not at
+    all, because Dynamo permanently skips what it first sees under a dispatch mode. Its logits are
+    not kept, and its modes are attached by `done`. Random state, buffers and parameters are
+    restored. What the model raises it raises again in the step, where it is reported.
 
     Args:
-        training: whole on this rank.
-        sharded: whether the model is to be; it is looked at what it does with its parameters then.
+        training: the training, whole on this rank.
+        sharded: whether the model will be sharded; only then its use of parameters is observed.
     """
 
     def __init__(self, training: Training, *, sharded: bool) -> None:
@@ -70,14 +70,14 @@ class FirstLook:
         self._run()
 
     def done(self) -> None:
-        """No more is looked at: all modes are attached."""
+        """End the inspection: attach all modes."""
         training = self._training
         if self._compiled:
             training.modeset.attach(training.model)
         training.attached = training.modeset
 
     def again(self) -> None:
-        """Look anew: the current part is another one. All ranks call it together."""
+        """Inspect again, because the current part is another one; every rank must call it."""
         self._run()
 
     def _run(self) -> None:
@@ -91,13 +91,13 @@ class FirstLook:
         self.logit_rows: Rows = 0
         """Where the samples are in logits."""
         self.target_rows: Rows = 0
-        """And in labels."""
+        """Where the samples are in labels."""
         self.not_found = ""
-        """Why that cannot be told, as the end of a sentence that names what."""
+        """Why that cannot be determined, as the end of a sentence that names what it is about."""
         self.whole: dict[str, Whole] = {}
-        """Parameters that are to stay whole on every rank, by name, and why."""
+        """Parameters that must stay whole on every rank, by name, and why."""
         self.outside: list[str] = []
-        """Parameters that a step uses while their block is not at work."""
+        """Parameters that a step uses while their block is not running."""
         self._has_compared = False
         found_out = Verdict()
         part = training.cursor.take()
@@ -107,9 +107,9 @@ class FirstLook:
             values.restore()
             found_out = self._compared(part)
         self.undivided = training.undivided or first_said(found_out.why)
-        """Why every rank computes whole batches, as the begin of a sentence, or ``""``."""
+        """Why every rank computes whole batches, as the beginning of a sentence, or ``""``."""
         self.unknown = first_said(found_out.unknown)
-        """Why it cannot be told whether a step can be divided."""
+        """Why it cannot be determined whether a step can be divided."""
         found = [
             *(self._asks.found, self._refuses_one),
             *(self._draws_torch, self._torch_by_rows, self._draws_host, self._host_by_rows),
@@ -124,16 +124,16 @@ class FirstLook:
         dist.broadcast_object_list(places, 0)  # the first rank has most rows to compare
         self.logit_rows, self.target_rows, self.not_found = places[0]
         self.branches, self.refuses_one = any_of[:2]
-        """Whether the model asks its data on any rank, so that they may branch differently; whether
-        it refuses a part of one row."""
+        """Whether the model reads values of its data on any rank, so that ranks may branch
+        differently; whether it refuses a part of one row."""
         torchs, torch_by_rows, host, host_by_rows, self.has_compared = any_of[2:]
-        """And whether any rank had two samples, to tell whether a step is the sum over them."""
+        """Whether any rank had two samples, to determine whether a step is the sum over them."""
         is_divided = not self.undivided
         own_torch = torch_by_rows or not torchs or training.device.type != "cpu"
         self.own_torch = is_divided and own_torch
-        """Whether ranks draw from torch's generators by streams of their own in a forward."""
+        """Whether ranks draw from torch's generators in separate streams in a forward."""
         self.own_host = is_divided and host and host_by_rows
-        """The same of Python's and NumPy's."""
+        """The same for Python's and NumPy's generators."""
         self.draws_apart = (torchs and self.own_torch) or self.own_host
         """Whether a forward draws numbers that are not those of one process."""
         if self._use is not None:
@@ -146,7 +146,7 @@ class FirstLook:
 
     @property
     def notes(self) -> list[str]:
-        """What a person should know of how the model lies over ranks, in sentences."""
+        """What the user should know about how the model is laid out over ranks, in sentences."""
         said: list[str] = []
         for why, reason in WHY.items():
             names = [name for name, one in self.whole.items() if one is why]
@@ -162,7 +162,7 @@ class FirstLook:
         return said
 
     def refuse_under(self, layout: Layout) -> None:
-        """Refuse a layout that computes in 16 bits what it gathers, where not all can be.
+        """Refuse a layout that computes in 16 bits what it gathers, if not all can be gathered.
 
         Raises:
             ValueError: a parameter must stay whole.
@@ -171,9 +171,9 @@ class FirstLook:
             raise ValueError(problem)
 
     def difference(self, logits: torch.Tensor) -> float | None:
-        """Largest difference of the first step's logits, over all ranks; None where unknown.
+        """Return the largest difference of the first step's logits over all ranks; None if unknown.
 
-        Asked once, by all ranks together.
+        Called once, by all ranks together.
         """
         before, self._logits = self._logits, None
         found = torch.tensor(-1.0, device=logits.device, dtype=torch.float32)
@@ -186,7 +186,7 @@ class FirstLook:
     # -- inside -----------------------------------------------------------------------------
 
     def _look_at_eval(self, part: Part, use: ParameterUse) -> None:
-        """Validation goes other ways through a model than a step: a layer's fast path, say."""
+        """Observe a forward in eval mode: validation may take other paths (a layer's fast path)."""
         training = self._training
         training.guard.remember(exactly=True)
         modes = [(module, module.training) for module in training.model.modules()]
@@ -202,7 +202,7 @@ class FirstLook:
             training.guard.restore()
 
     def _agree(self, use: ParameterUse) -> None:
-        """Have every rank do what any has found, as it has seen its own data alone."""
+        """Apply on every rank what any rank has found, because each has seen its own data only."""
         training = self._training
         names = [name for name, _ in training.model.named_parameters()]
         whole = dict.fromkeys(use.held, Whole.HELD) | dict.fromkeys(use.written, Whole.WRITTEN)
@@ -214,7 +214,7 @@ class FirstLook:
             dist.all_reduce(seen, dist.ReduceOp.MAX)
         told = [int(one) for one in seen.tolist()]
         self.whole = {name: Whole(code) for name, code in zip(names, told, strict=False) if code}
-        # those that stay whole are there at any time
+        # those that stay whole are available at any time
         self.outside = [
             name
             for name, is_used in zip(names, told[len(names) :], strict=True)
@@ -226,7 +226,7 @@ class FirstLook:
         self._has_compared = part.made > 1
         if self._training.undivided:
             return Verdict()
-        if self._host_by_rows:  # samples of another order would have the numbers of others
+        if self._host_by_rows:  # in another order, samples would get the numbers of others
             return Verdict(unknown="a forward draws more of Python's or NumPy's numbers for more")
         return by_samples(self._training, part.batch, part.made, part.rows)
 
@@ -248,7 +248,7 @@ class FirstLook:
             self._compare(part, logits, after)
         except Exception as error:  # noqa: BLE001 - see the class
             self._refuses_one = BATCH_NORM in error_message(error)
-            self._torch_by_rows = self._draws_torch  # one row of two was refused: as with one alone
+            self._torch_by_rows = self._draws_torch  # one row of two was refused: as for one row
         finally:
             training.guard.restore()
         if self._use is not None and training.val is not None:
@@ -257,7 +257,10 @@ class FirstLook:
         host.restore()
 
     def _watched(self, batch: Any) -> torch.Tensor:
-        """Logits of a batch, which is not touched; the loss reads parameters too, maybe."""
+        """Return the logits of a batch, which is left unchanged.
+
+        If the model will be sharded, the loss is called as well: it may read parameters, too.
+        """
         training, batch = self._training, copied(batch)
         with _loss_undone(training), self._use or nullcontext(), self._asks:
             logits = self._forward(batch)
@@ -280,12 +283,12 @@ class FirstLook:
     def _compare(
         self, part: Part, logits: torch.Tensor, after: tuple[TorchState, HostRandom]
     ) -> None:
-        """Look at the first rows alone beside all of them, and where generators were ``after``."""
+        """Compare the first rows alone with all rows, which left generators at ``after``."""
         rows = part.made
         targets = split(part.batch)[1]
         fewer = part.fewer or _first_of(part.batch, rows)
         if fewer is None or fewer[1] >= rows:
-            self.logit_rows = first_rows(logits, rows)  # one row says nothing
+            self.logit_rows = first_rows(logits, rows)  # one row shows nothing
             self._torch_by_rows = self._draws_torch
             return
         batch, few = fewer
@@ -300,7 +303,7 @@ class FirstLook:
 
 
 def _first_of(batch: Any, rows: int) -> tuple[Any, int] | None:
-    """The first rows of a batch that workers have made, where they are the first dimension."""
+    """Return the first rows of a batch from workers, where samples are the first dimension."""
     try:
         few = 2 if rows > 2 else 1
         return cut(batch, first_rows(batch, rows), 0, few, rows), few
@@ -310,7 +313,7 @@ def _first_of(batch: Any, rows: int) -> tuple[Any, int] | None:
 
 @contextmanager
 def _loss_undone(training: Training) -> Generator[None]:
-    """What a loss of the user's keeps is put back."""
+    """Restore what a user's loss keeps."""
     kept = training.loss.state()
     try:
         yield

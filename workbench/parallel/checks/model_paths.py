@@ -1,17 +1,18 @@
-"""Ways through a model that no step on ranks has taken before, seen by the graph of its outputs.
+"""Paths through a model that no step on ranks has taken before, found in its outputs' graph.
 
-Whether a step can be divided among ranks is found out of a first batch
-(`workbench.parallel.checks.batch_sums`). A model may begin later to do what cannot: a mean over the
-batch is taken off after a warm-up, say. Then the graph has an operation where there was none. The
-ranks give up that step and come home; it is computed in one process, where the very batch is
-compared as a whole and in parts, and new ranks start with what was found.
+Whether a step can be divided among ranks is determined with a first batch
+(`workbench.parallel.checks.batch_sums`). A model may later begin to do what cannot be divided: to
+subtract a mean over the batch after a warm-up, say. Then the graph has an operation that was not
+there before. The ranks abandon that step and the training comes back to the kernel; the step is
+computed in one process, where this very batch is compared as a whole and in parts, and new ranks
+start with the result.
 
-*What is new*: a pair of operations that follow each other as in no step before; a sum over other
-dimensions is another operation, and so is what takes samples by their place. Pairs of operations
-that go element by element, or by layers that go sample by sample, say nothing of a batch and do not
-count: a model that leaves layers out, or repeats some, comes to no others. Each pair is looked at
-once, and no more than `MOST` times in all. Nothing is seen under compile, where a region is one
-operation until Dynamo gives it up, nor of what is computed without a graph.
+*What is new*: a pair of consecutive operations that no step before had; a sum over other dimensions
+is another operation, and so is one that selects samples by their position. Pairs of operations that
+work element by element, or of layers that work sample by sample, say nothing about a batch and do
+not count: a model that skips layers, or repeats some, adds no others. Each pair is checked once,
+and there are no more than `MOST` checks in all. Nothing is detected under compile, where a region
+is one operation until Dynamo gives it up, nor in what is computed without a graph.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
 Way = tuple[str, str]
-"""Two operations, of which the second's result went into the first, and what they go over."""
+"""Two operations, where the second's result is an input of the first, with the dimensions they work
+over."""
 MOST = 5
-"""Times that ranks come home for new ones."""
+"""How often the training comes back from the ranks because of new paths."""
 _RANKS_OWN = ("_DDP", "RegisterPostBackward", "CompiledFunction")
 _BY_ELEMENTS = frozenset(
     {
@@ -46,11 +48,12 @@ _BY_ELEMENTS = frozenset(
 
 
 _OF_PLACES = ("Slice", "Select", "Split", "Unbind")
-"""Take some of a dimension: of another than the first they go sample by sample."""
+"""Operations that select from a dimension: over any other than the first they work sample by
+sample."""
 
 
 def ways_of(*outputs: torch.Tensor) -> set[Way]:
-    """Those of one step that may say something of a batch; of its outputs and its loss."""
+    """Return the paths of one step's outputs and loss that may say something about a batch."""
     nodes = {node for one in outputs for node in nodes_below(one)}
     names = {node: _name(node) for node in nodes}
     found = {
@@ -63,7 +66,7 @@ def ways_of(*outputs: torch.Tensor) -> set[Way]:
 
 
 def _next(node: Any, names: dict[Any, str]) -> Iterator[Any]:
-    """What went into an operation, past what ranks have put between."""
+    """Yield the inputs of an operation, skipping what ranks have put in between."""
     for after, _ in node.next_functions:
         if after is not None and names[after].startswith(_RANKS_OWN):
             yield from _next(after, names)
@@ -72,20 +75,20 @@ def _next(node: Any, names: dict[Any, str]) -> Iterator[Any]:
 
 
 def _name(node: Any) -> str:
-    """Its operation, and the dimensions that this goes over, where it has any."""
+    """Return a node's operation, and the dimensions that it works over, where it has any."""
     over = getattr(node, "_saved_dim", None)
     if over is None:
         over = getattr(node, "_saved_dims", None)
     if not isinstance(over, (int, tuple, list)):
         return type(node).__name__
     dims = over if isinstance(over, (tuple, list)) else (over,)
-    # a negative one is kept as a large number
+    # torch stores a negative one as a large number
     told = [str(one - 2**64 if one >= 2**63 else one) for one in cast("Iterable[int]", dims)]
     return f"{type(node).__name__} {','.join(told)}"
 
 
 def _is_plain(name: str) -> bool:
-    """Whether an operation of this name goes element by element, or sample by sample."""
+    """Whether an operation of this name works element by element, or sample by sample."""
     kind, _, dims = name.partition("Backward")
     if kind in _OF_PLACES and dims.partition(" ")[2] == "0":
         return False
@@ -93,10 +96,10 @@ def _is_plain(name: str) -> bool:
 
 
 class Ways:
-    """The ways that steps have taken.
+    """The paths through the model that steps have taken.
 
     Args:
-        known: of steps before.
+        known: the paths of steps before.
     """
 
     def __init__(self, known: AbstractSet[Way]) -> None:
@@ -104,10 +107,10 @@ class Ways:
         self._has_begun = False
 
     def new(self, *outputs: torch.Tensor) -> bool:
-        """Whether a step has taken one that none did; from the first one, which was looked at, on.
+        """Return whether a step has taken a new path; not for the first step, which was checked.
 
         Args:
-            outputs: the model's and the loss, with their graphs.
+            outputs: the model's outputs and the loss, with their graphs.
         """
         found = ways_of(*outputs) - self.known
         self.known |= found
@@ -115,7 +118,7 @@ class Ways:
         return bool(found) and has_begun
 
     def of_all(self) -> list[Way]:
-        """Those that any rank has taken; all call it together."""
+        """Return the paths that any rank has taken; every rank must call it."""
         everyones: list[set[Way]] = [set()] * dist.get_world_size()
         dist.all_gather_object(everyones, self.known)
         return sorted(set().union(*everyones))

@@ -1,17 +1,19 @@
-"""What a step does with parameters that `fully_shard` would not have it do.
+"""Uses of parameters in a step that `fully_shard` does not support.
 
-FSDP puts parameters of its own into the modules, gathers those of a block when the block is called,
-and lets go of them when it returns. What a model may do with its parameters in one process goes
-wrong under it: a method of a block that is called past ``forward`` finds shards, what a forward
-writes is written into a copy that is thrown away, and a parameter that was put into a list is not
-the one that is trained any more. So a step is watched once on the whole model, with other
-parameters in the modules' places, as FSDP will have them. Nothing is known of layers by name:
+FSDP puts its own parameters into the modules, gathers those of a block when the block is called,
+and releases them when it returns. What a model may do with its parameters in one process fails
+under it: a method of a block that is called without going through ``forward`` finds shards, what a
+forward writes is written into a copy that is discarded, and a parameter that was put into a list is
+no longer the one that is trained. So a step is observed once on the whole model, with other
+parameters in the modules' places, as FSDP will have them. Nothing is recognized by the names of
+layers:
 
-- a parameter that is *written* in a step, or used *by another way* than through its module, stays
-  whole on every rank, the very object that it is;
-- one that is used while its block is not at work has all parameters gathered at once for a step.
+- a parameter that is *written* in a step, or used *by another path* than through its module, stays
+  whole on every rank, as the same object;
+- for one that is used while its block is not running, all parameters are gathered at once for a
+  step.
 
-What no look is needed for is found by `unshardable`.
+What can be found without observing a step is found by `unshardable`.
 """
 
 from __future__ import annotations
@@ -56,18 +58,18 @@ WHY = {
     Whole.WRITTEN: "written in forward",
     Whole.HOOKED: "a tensor with hooks of its own",
 }
-"""What is said of them; a number is nothing to be said of."""
+"""How notes describe each reason; a parameter that is a single number needs no note."""
 
 _READERS = {"tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "storage"}
-"""Methods that hand a tensor's values out without a tensor."""
+"""Methods that return a tensor's values other than in a tensor."""
 _SETS_MEMORY = torch.Tensor.data.__set__  # pyright: ignore[reportAttributeAccessIssue] - a descriptor of C
 
 
 def unshardable(model: nn.Module, units: Sequence[nn.Module]) -> dict[str, Whole]:
-    """Parameters that `fully_shard` cannot take, or could not take without a loss, by name.
+    """Return parameters that `fully_shard` cannot take, or not without loss, by name.
 
     Args:
-        model: not laid out yet.
+        model: the model, not laid out yet.
         units: the blocks that are sharded one by one; what is in none of them is the model's own.
     """
     found: dict[str, Whole] = {}
@@ -97,7 +99,7 @@ def unshardable(model: nn.Module, units: Sequence[nn.Module]) -> dict[str, Whole
 
 
 def why_not_in(dtype: str, whole: Mapping[str, Whole]) -> str:
-    """Why a model cannot be gathered in ``bf16`` or ``fp16``, with what to do, or ``""``.
+    """Return why a model cannot be gathered in ``bf16`` or ``fp16``, and what to do, or ``""``.
 
     What is gathered is computed in that type; a parameter that stays whole would not be.
     """
@@ -113,13 +115,13 @@ def why_not_in(dtype: str, whole: Mapping[str, Whole]) -> str:
 
 
 def refuse_late_writes(model: nn.Module) -> None:
-    """Have a forward raise that writes into what `fully_shard` has gathered: it would be lost.
+    """Have a forward raise if it writes into what `fully_shard` has gathered: it would be lost.
 
-    What a first step writes is known (`ParameterUse`); this is for what begins later. A write past
-    torch's count (``p.data.mul_``) is not seen by it.
+    What a first step writes is known (`ParameterUse`); this detects what begins later. A write that
+    bypasses torch's version counter (``p.data.mul_``) is not seen.
 
     Args:
-        model: sharded; its hooks live as long as it does.
+        model: the sharded model; the hooks live as long as it does.
     """
     from torch.distributed.fsdp import FSDPModule
 
@@ -130,7 +132,7 @@ def refuse_late_writes(model: nn.Module) -> None:
 
 
 class _LateWrites:
-    """Counts what is written into the parameters of a unit in a call of it."""
+    """Detects what is written into the parameters of a unit during a call of it."""
 
     def __init__(self, unit: nn.Module, units: set[int]) -> None:
         prefixes = [
@@ -143,9 +145,9 @@ class _LateWrites:
             if isinstance(parameter, DTensor) and not f"{path}.".startswith(tuple(prefixes))
         ]
         self._before: list[tuple[int, int]] = []
-        """At the newest call: one that a checkpoint has ended early has no end."""
+        """Counts at the newest call: a call that a checkpoint has ended early has no end."""
         if self._places:
-            # FSDP gathers before all other hooks, and lets go after all others
+            # FSDP gathers before all other hooks, and releases after all others
             unit.register_forward_pre_hook(self._begins)
             unit.register_forward_hook(self._ends, prepend=True)
 
@@ -177,10 +179,10 @@ class _LateWrites:
 
 
 class ParameterUse:
-    """Watches what is done inside with the parameters of a model, and undoes what is written.
+    """Observes how the parameters of a model are used inside, and undoes what is written.
 
     Args:
-        model: whole, on this rank.
+        model: the whole model, on this rank.
         units: the blocks that will be sharded one by one.
     """
 
@@ -190,15 +192,15 @@ class ParameterUse:
         """How many calls of each unit are under way."""
         self.written: set[str] = set()
         self.held: set[str] = set()
-        """Used, but not as the parameter that its module has."""
+        """Parameters that are used, but not as the object that their module has."""
         self.outside: set[str] = set()
-        """Used while their unit was not at work."""
+        """Parameters that are used while their unit is not running."""
         self._stack = ExitStack()
         self._kept: list[tuple[nn.Parameter, torch.Tensor]] = []
         self._is_copying = False
 
     def __enter__(self) -> ParameterUse:
-        """Put other parameters in, and look."""
+        """Put other parameters in, and start observing."""
         named = dict(self._model.named_parameters())
         places = _places(self._model, self._units)
         self._whole = named
@@ -212,7 +214,7 @@ class ParameterUse:
         self._addresses = {
             address: name for name, p in named.items() if (address := _address(p)) is not None
         }
-        # held: another object must not get the identity of one
+        # kept alive: another object must not get the identity of one
         self._placed = [
             (module, name, parameter, stand_ins[id(parameter)])
             for module in self._model.modules()
@@ -229,7 +231,7 @@ class ParameterUse:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """The model is as it was, and so are the values that were written."""
+        """Restore the model, and the values that were written."""
         self._stack.close()
         with torch.no_grad():
             for parameter, value in self._kept:
@@ -237,7 +239,7 @@ class ParameterUse:
         self._kept = []
 
     def _put_back(self) -> None:
-        """What forward has put in a parameter's place counts as written."""
+        """Restore the parameters; one that forward has replaced counts as written."""
         for module, name, parameter, stand_in in self._placed:
             if own_parameters(module).get(name) is not stand_in:
                 self.written.add(self._own_names[id(parameter)])
@@ -247,7 +249,7 @@ class ParameterUse:
         self._depth[id(unit)] += more
 
     def used(self, tensors: Iterator[torch.Tensor]) -> None:
-        """An operation or a function takes these."""
+        """Record that an operation or a function takes these."""
         if self._is_copying:
             return
         for tensor in tensors:
@@ -260,14 +262,14 @@ class ParameterUse:
                     self.outside.add(name)
 
     def writes(self, tensor: torch.Tensor) -> None:
-        """An operation is about to write into ``tensor``."""
+        """Record that an operation is about to write into ``tensor``."""
         address = _address(tensor)
         name = None if address is None else self._addresses.get(address)
         if name is not None:
             self._write(name)
 
     def replaced(self, tensor: torch.Tensor) -> None:
-        """A parameter is about to be given other memory."""
+        """Record that a parameter is about to be given other memory."""
         name = self._names.get(id(tensor)) or self._own_names.get(id(tensor))
         if name is not None:
             self._write(name)
@@ -281,7 +283,7 @@ class ParameterUse:
 
 
 class _Functions(TorchFunctionMode):
-    """Sees functions and methods by the very objects that they are given."""
+    """Observes functions and methods with the very objects that are passed to them."""
 
     def __init__(self, use: ParameterUse) -> None:
         super().__init__()
@@ -290,7 +292,7 @@ class _Functions(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Look at one call: what gives no tensor (a shape, a device) reads no value."""
+        """Check one call: one that returns no tensor (a shape, a device) reads no value."""
         if func == _SETS_MEMORY:
             self._use.replaced(args[0])
         result = cast("Callable[..., Any]", func)(*args, **(kwargs or {}))
@@ -301,7 +303,7 @@ class _Functions(TorchFunctionMode):
 
 
 class _Operations(TorchDispatchMode):
-    """Sees what is computed, from compiled code and scripts too, and what is written."""
+    """Observes what is computed, by compiled code and scripts too, and what is written."""
 
     def __init__(self, use: ParameterUse) -> None:
         super().__init__()
@@ -310,7 +312,7 @@ class _Operations(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Look at one operation."""
+        """Check one operation."""
         kwargs = kwargs or {}
         with without_functions_at_all():
             for tensor in _written_by(func, args, kwargs):
@@ -320,7 +322,7 @@ class _Operations(TorchDispatchMode):
 
 
 def _written_by(func: Any, args: Any, kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
-    """The arguments that an operation writes into, as its schema says."""
+    """Yield the arguments that an operation writes into, according to its schema."""
     for at, argument in enumerate(schema_arguments(func)):
         alias = argument.alias_info
         if alias is not None and alias.is_write:
@@ -333,20 +335,20 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 class _called:  # noqa: N801 - a context manager, named as a verb
-    """While inside, calls of ``unit`` are counted as they begin and end."""
+    """Counts calls of ``unit`` as they begin and end, while inside."""
 
     def __init__(self, unit: nn.Module, count: Callable[[nn.Module, int], None]) -> None:
         self._unit, self._count = unit, count
 
     def __enter__(self) -> None:
-        """As FSDP's own hooks: before all others, and after all others."""
+        """Register hooks like FSDP's own: before all others, and after all others."""
         self._handles = (
             self._unit.register_forward_pre_hook(self._begins, prepend=True),
             self._unit.register_forward_hook(self._ends, always_call=True),
         )
 
     def __exit__(self, *error: object) -> None:
-        """Count no longer."""
+        """Stop counting."""
         for handle in self._handles:
             handle.remove()
 
@@ -358,14 +360,14 @@ class _called:  # noqa: N801 - a context manager, named as a verb
 
 
 def own_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
-    """Parameters of ``module`` itself, by all of its names for each."""
+    """Return the parameters of ``module`` itself, under all of its names for each."""
     return dict(module.named_parameters(recurse=False, remove_duplicate=False))
 
 
 def set_parameter(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
-    """Put a parameter into a module in place of another, without a look at what it is.
+    """Put a parameter into a module in place of another, without checking what it is.
 
-    A module with a ``__setattr__`` of its own, as recurrent ones have, is told of it.
+    A module with a ``__setattr__`` of its own, as recurrent ones have, is updated through that.
     """
     if type(module).__setattr__ is nn.Module.__setattr__:
         parameter_table(module)[name] = parameter  # as `fully_shard` does
@@ -411,13 +413,13 @@ def _is_plain(parameter: torch.Tensor) -> bool:
 
 
 def _has_hooks(parameter: torch.Tensor) -> bool:
-    """Whether something is called with its gradient, of which another parameter knows nothing."""
+    """Whether hooks are called with its gradient, which another parameter would not have."""
     names = ("_backward_hooks", "_post_accumulate_grad_hooks")
     return any(getattr(parameter, name, None) for name in names)
 
 
 def _address(tensor: torch.Tensor) -> int | None:
-    """Where its memory begins; None where it has none of its own."""
+    """Return the address of its memory; None where it has none of its own."""
     try:
         return tensor.untyped_storage().data_ptr() or None
     except (RuntimeError, NotImplementedError):  # sparse, or of a class of its own

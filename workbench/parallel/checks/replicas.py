@@ -1,14 +1,14 @@
-"""What all ranks hold whole, compared to the last bit: weights, buffers, settings of the optimizer.
+"""Compare bit by bit what all ranks hold whole: weights, buffers, settings of the optimizer.
 
-Ranks apply the same gradients to the same weights by the same operations, so under `ddp` weights
+Ranks apply the same gradients to the same weights with the same operations, so under `ddp` weights
 are bitwise the same everywhere, and so are under `fsdp` those that stay whole, and all of them in
 an update for which they are gathered (`workbench.parallel.rank.whole_optimizer`). Nothing compares
-them in a step. Where an optimizer, a hook of it or a schedule goes by something that each rank has
-of its own (the mean of its last batch, which on a rank is a part), they come apart for good. So
-they are compared when an epoch ends and with each checkpoint: of each there is one number for its
-bits, and ranks give each other these numbers.
+them in a step. Where an optimizer, a hook of it or a schedule depends on something that each rank
+has of its own (the mean of its last batch, which on a rank is a part), the ranks diverge
+permanently. So the weights are compared when an epoch ends and with each checkpoint: each is
+reduced to one number for its bits, and ranks exchange these numbers.
 
-Buffers are compared beside, but for those of batch norm: each rank's follows its own rows.
+Buffers are compared as well, except those of batch norm: each rank's follows its own rows.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 Checksum = tuple[tuple[int, ...], int]
 
 _COLUMNS = 1021
-"""Of a table of 8 bytes each, whose columns are added up; a prime: rows of a tensor that were
-exchanged are in other columns."""
+"""Columns of a table with 8 bytes in each cell, whose columns are summed; a prime, so that rows of
+a tensor that were exchanged are in other columns."""
 
 
 def compare(training: Training, updated: Mapping[str, Checksum]) -> None:
-    """Note what is not the same on all ranks; every rank calls it.
+    """Add a note on what is not the same on all ranks; every rank must call it.
 
     Args:
-        training: of this rank.
-        updated: `checksums` of parameters that were whole for an update alone.
+        training: the training of this rank.
+        updated: `checksums` of parameters that were whole only for an update.
     """
     model = training.model
     whole = [(n, p) for n, p in model.named_parameters() if not isinstance(p, DTensor)]
@@ -70,17 +70,17 @@ def compare(training: Training, updated: Mapping[str, Checksum]) -> None:
 
 
 def of_all_ranks(own: Any) -> list[Any]:
-    """What each rank has; every rank calls it."""
+    """Return what each rank has, in order of ranks; every rank must call it."""
     found: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(found, own)
     return found
 
 
 def checksums(tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, Checksum]:
-    """The shape of each and a number for its bits; of one that is sharded, for those of this rank.
+    """Return the shape of each and a number for its bits; for a sharded one, of this rank's shard.
 
-    Tensors whose bits cannot be read (sparse, nested, lazy ones, some of a class of their own) are
-    left out.
+    Tensors whose bits cannot be read (sparse, nested or lazy ones, some of a class of their own)
+    are left out.
     """
     found: dict[str, Checksum] = {}
     for name, tensor in tensors:
@@ -100,10 +100,10 @@ def _checksum(tensor: torch.Tensor) -> int:
 
 
 def _sum_of_words(data: torch.Tensor) -> int:
-    """Modulo 2^64; factors are odd, so any bit that is another one shows.
+    """Sum modulo 2^64; factors are odd, so any bit that differs changes the sum.
 
     Args:
-        data: bytes, of which all but one number stays on the device.
+        data: the bytes; all but one number stays on the device.
     """
     if data.data_ptr() % 8:
         data = data.clone()
@@ -115,7 +115,7 @@ def _sum_of_words(data: torch.Tensor) -> int:
 
 
 def _buffers(training: Training) -> Iterator[tuple[str, torch.Tensor]]:
-    """All but those of batch norm."""
+    """Return all buffers except those of batch norm."""
     of_norms = {
         id(buffer)
         for module in training.model.modules()
@@ -126,7 +126,7 @@ def _buffers(training: Training) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _settings(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Any]]:
-    """Numbers of its groups, by what to call them."""
+    """Yield the numbers in its parameter groups, with what to call them."""
     groups = optimizer.param_groups
     for at, group in enumerate(groups):
         where = f" in group {at}" if len(groups) > 1 else ""

@@ -1,4 +1,4 @@
-"""The optimizer goes on with whatever a model's parameters become when it is laid over ranks."""
+"""Have the optimizer follow a model's parameters when the model is laid out over ranks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def parameters_followed(training: Training) -> Generator[None]:
-    """Whatever the model's parameters become inside, the optimizer goes on with.
+    """Have the optimizer continue with whatever the model's parameters become inside.
 
     `fully_shard` puts new parameters into the modules; moments become shards of the same kind.
     """
@@ -42,10 +42,10 @@ def parameters_followed(training: Training) -> Generator[None]:
 
 
 def keep_attributes(model: nn.Module, before: dict[str, nn.Parameter]) -> None:
-    """What a person has set on a parameter is on its shards too, and while `fsdp` has it gathered.
+    """Keep what the user has set on a parameter, on its shards and while `fsdp` has it gathered.
 
     Args:
-        model: as it is laid over the ranks.
+        model: the model as it is laid out over the ranks.
         before: its parameters before that, by name.
     """
     attributes: dict[int, dict[str, Any]] = {}
@@ -69,10 +69,10 @@ def _have_when_gathered(parameter: Any, attributes: dict[str, Any]) -> None:
 
 
 def _moment(value: Any, parameter: torch.Tensor, optimizer: torch.optim.Optimizer) -> Any:
-    """A whole moment as a shard like those of its parameter; what is no moment stays.
+    """Shard a whole moment like its parameter; what is not a moment is returned as it is.
 
-    Under ``offload`` shards are in host memory, and so are their moments, and the counts of steps
-    that a fused optimizer has beside them.
+    Under ``offload`` shards are in host memory, and so are their moments, and the step counts that
+    a fused optimizer has next to them.
     """
     if not isinstance(value, torch.Tensor) or not isinstance(parameter, DTensor):
         return value

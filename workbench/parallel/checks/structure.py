@@ -1,11 +1,11 @@
-"""Parameters that are made, replaced, frozen or thawed while ranks train: by a forward, or a hook.
+"""Parameters that a forward or a hook makes, replaces, freezes or unfreezes while ranks train.
 
-`DistributedDataParallel` and `fully_shard` go by the parameters that a model has when it is laid
-out, and by their ``requires_grad``: what is thawed later would have gradients of one rank's rows,
-or none at all, and of a layer that a forward makes nobody would know. So in every step ranks look
-at both after the forward. Where anything has changed, on any rank, the step is given up, ranks come
-home as they were before it, that step is computed in one process, and new ranks start with what is
-there then.
+`DistributedDataParallel` and `fully_shard` use the parameters that a model has when it is laid out,
+and their ``requires_grad``: a parameter that is unfrozen later would have the gradient of one
+rank's rows, or none at all, and a layer that a forward makes would not be known to them. So in
+every step ranks check both after the forward. Where anything has changed, on any rank, the step is
+abandoned, the training comes back to the kernel as it was before the step, that step is computed in
+one process, and new ranks start with the parameters that exist then.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ _IS_TRAINED = operator.attrgetter("requires_grad")
 
 
 class StructureChangedError(Exception):
-    """A parameter was made, replaced, frozen or thawed since the model was laid over the ranks."""
+    """A parameter was made, replaced, frozen or unfrozen since the model was laid out."""
 
 
 class NewWayError(StructureChangedError):
-    """A step took a way through the model that none before it did.
+    """A step took a path through the model that no step before it took.
 
-    `workbench.parallel.checks.model_paths` compares them.
+    `workbench.parallel.checks.model_paths` compares paths.
     """
 
 
 class Structure:
-    """Which parameters a training has, where, and which of them are trained.
+    """The parameters of a training, where they are, and which of them are trained.
 
     Args:
-        training: its model may be laid over ranks.
+        training: the training; its model may be laid out over ranks.
     """
 
     def __init__(self, training: Training) -> None:
         self._model: nn.Module = training.model
         self._groups: list[dict[str, Any]] = training.optimizer.param_groups
-        # listed once: every step asks twice
+        # listed once: every step needs them twice
         modules = list(self._model.modules())
         self._tables: list[dict[str, Any]] = [
             vars(module)[name] for module in modules for name in ("_parameters", "_modules")
@@ -54,17 +54,17 @@ class Structure:
         self._known = {id(None), *map(id, modules), *map(id, self._parameters)}
         self._sizes = self._count()
         self.size = len(self._parameters)
-        """How many parameters there were."""
+        """Number of parameters at the start."""
         self.remember()
 
     def remember(self) -> None:
-        """Before a step."""
+        """Remember the state before a step."""
         self._flags_before = self._flags()
         self._held = [list(group["params"]) for group in self._groups]
         self._tables_before = [*map(dict[str, Any], self._tables)]
 
     def has_changed(self) -> bool:
-        """After a forward: whether anything is not as it was when the model was laid out."""
+        """Return, after a forward, whether anything has changed since the model was laid out."""
         whole = gathered_parameters(self._model)
         known = self._known.union(map(id, whole.values()))
         of_forward = [whole.get(id(one), one) for one in self._parameters]
@@ -76,7 +76,7 @@ class Structure:
         )
 
     def restore(self) -> None:
-        """As before the step; a model under ``fsdp`` has its shards again."""
+        """Restore the state before the step; a model under ``fsdp`` has its shards again."""
         for table, before in zip(self._tables, self._tables_before, strict=True):
             if [*map(id, table.values())] != [*map(id, before.values())]:
                 table.clear()
@@ -93,5 +93,5 @@ class Structure:
         return [*map(_IS_TRAINED, self._parameters)]
 
     def _count(self) -> list[int]:
-        """Of what every module has, and every group holds."""
+        """Count what every module has and every parameter group holds."""
         return [*map(len, self._tables), *(len(group["params"]) for group in self._groups)]

@@ -1,10 +1,11 @@
-"""Values that Python reads of tensors, as ``if x.mean() > 0`` does, and what another answer does.
+"""Values that Python reads of tensors (``if x.mean() > 0``), and the effect of another answer.
 
-What Python decides by a value that was computed of a batch, it decides for all samples of it. Ranks
-that have other samples may decide otherwise. Some of these readings change nothing (a mean that is
-logged, a block that is skipped where a mask has nothing in it), so a batch is computed once more
-for each, with another answer. What is decided by a drawn number is answered otherwise, too: a step
-of the other kind will come, and whether it can be divided is a question of its own.
+What Python decides by a value that was computed from a batch, it decides for all samples of it.
+Ranks that have other samples may decide otherwise. Some of these readings change nothing (a mean
+that is logged, a block that is skipped where a mask has no element set), so a batch is computed
+once more for each, with another answer. What is decided by a random number is answered otherwise,
+too: a step with the other decision will come, and whether that one can be divided is a separate
+question.
 """
 
 from __future__ import annotations
@@ -28,28 +29,28 @@ _READS = (
 _NOT = ("logical_not", "bitwise_not")
 _OPPOSITE = {"any": "all", "all": "any"}
 _FAR = 1e6
-"""Another number is so many times as far from zero, on either side: beyond any threshold."""
+"""Factor by which another number is farther from zero, on either side: beyond any threshold."""
 _READERS = ("tolist", "numpy", "__array__", "__dlpack__")
-"""Methods of a tensor that hand out its memory, for which no operation is called."""
+"""Methods of a tensor that expose its memory, for which no operation is called."""
 
 Kind = Literal["yes or no", "number"]
 
 
 class Other(NamedTuple):
-    """An answer that is to be another one."""
+    """A reading that is given another answer."""
 
     reading: int
-    """Its number, from 0."""
+    """Index of the reading, from 0."""
     below: bool = False
-    """Of a number: far below zero, and not far above."""
+    """For a number: whether the answer is far below zero instead of far above."""
 
 
 class Decisions(TorchDispatchMode):
-    """Follows what is computed of some tensors, and answers one reading of it otherwise.
+    """Follows what is computed from some tensors, and gives one reading of it another answer.
 
     Args:
-        data: of a batch; what is computed of them is followed.
-        chance: follow what is drawn, too.
+        data: tensors of a batch; what is computed from them is followed.
+        chance: whether random numbers are followed, too.
         other: the reading that gets another answer; None: none does.
     """
 
@@ -61,29 +62,29 @@ class Decisions(TorchDispatchMode):
         self._followed: set[int] = set()
         self.follow(data)
         self._of_any: dict[int, str] = {}
-        """Those that say whether ``any`` or ``all`` are so."""
+        """Which storages hold the result of an ``any`` or an ``all``."""
         self.chance, self._other = chance, other
         self._methods = _Methods(self)
         self.readings: list[Kind] = []
-        """In their order."""
+        """The readings, in order."""
         self.unanswered = ""
-        """What else was read, that no other answer can be given to, or ``""``."""
+        """What else was read, for which no other answer can be given, or ``""``."""
 
     def __enter__(self) -> Decisions:
-        """Look at methods too, which call no operation on the CPU."""
+        """Observe methods too, which call no operation on the CPU."""
         self._methods.__enter__()
         super().__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Look no longer."""
+        """Stop observing."""
         super().__exit__(*error)
         self._methods.__exit__(*error)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Run one operation, and follow where the data go."""
+        """Run one operation, and follow the data through it."""
         found = cast("Callable[..., Any]", func)(*args, **(kwargs or {}))
         given = [one for one in _flat((*args, *(kwargs or {}).values())) if _has_storage(one)]
         is_drawn = self.chance and torch.Tag.nondeterministic_seeded in func.tags
@@ -99,20 +100,21 @@ class Decisions(TorchDispatchMode):
         """Follow the tensors among these values, too."""
         for one in values:
             if _has_storage(one) and not self.follows(one):
-                self._held.append(one.untyped_storage())  # held: another must not get its place
+                self._held.append(one.untyped_storage())  # kept alive: no other gets its address
                 self._followed.add(storage_identity(one))
 
     def follows(self, tensor: torch.Tensor) -> bool:
-        """Whether it was computed of what is followed."""
+        """Return whether it was computed from what is followed."""
         return storage_identity(tensor) in self._followed
 
     def answer(self, found: Any, of_any: str = "") -> Any:
-        """What Python is told of a value that it reads.
+        """Return what Python is given for a value that it reads.
 
         Args:
             found: the value.
-            of_any: ``any`` or ``all``, where it says that. One answer alone is another then: where
-                nothing is so on a rank, it does rightly go without what is for those that are.
+            of_any: ``any`` or ``all``, where the value is the result of one. Then only one of its
+                two answers is replaced: a rank on which nothing fulfils the condition rightly skips
+                what is done for those that do.
         """
         if isinstance(found, bool):
             if found is (of_any == "any") and of_any:
@@ -131,7 +133,7 @@ class Decisions(TorchDispatchMode):
         return self._other is not None and self._other.reading == len(self.readings) - 1
 
     def _say_any(self, func: Any, given: list[torch.Tensor], found: Any) -> str:
-        """Whether it says, or what is read says, that any or all are so."""
+        """Return whether this, or what it was computed from, is the result of an any or an all."""
         name = name_of(func).rstrip("_")
         said = next(
             (self._of_any[key] for one in given if (key := storage_identity(one)) in self._of_any),
@@ -152,7 +154,7 @@ class _Methods(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Look at one method or function."""
+        """Check one method or function."""
         found = cast("Callable[..., Any]", func)(*args, **(kwargs or {}))
         name, decisions = getattr(func, "__name__", ""), self._decisions
         if name not in _READERS or not _has_storage(args[0]) or not decisions.follows(args[0]):
@@ -170,7 +172,7 @@ def _written(func: Any, args: Any) -> list[Any]:
 
 
 def _flat(values: Iterable[Any]) -> Iterable[Any]:
-    """What an operation is given: values, and lists of them."""
+    """Yield what an operation is given: values, and those in lists."""
     for one in values:
         if isinstance(one, list | tuple):
             yield from _flat(cast("Iterable[Any]", one))

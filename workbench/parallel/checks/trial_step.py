@@ -1,12 +1,12 @@
-"""Whether an optimizer may step on shards, found by letting a copy of it do so.
+"""Check whether an optimizer may step on shards, by letting a copy of it do so.
 
-Under `fsdp` a rank has some rows of each parameter. Adam's update of an element depends on that
-element alone, so ranks that each step on their rows do together what one process does. LARS divides
-by the norm of a parameter, Adafactor keeps sums over rows and columns, Muon makes a matrix
-orthogonal, and a clip inside of ``step`` looks at all gradients: each rank would go by its rows
-alone, and nobody would be told (pytorch#144054). What an optimizer does is not to be read off its
+Under `fsdp` a rank has some rows of each parameter. Adam's update of an element depends only on
+that element, so ranks that each step on their own rows together do what one process does. LARS
+divides by the norm of a parameter, Adafactor keeps sums over rows and columns, Muon orthogonalizes
+a matrix, and clipping inside ``step`` reads all gradients: each rank would use its own rows only,
+and no error would be raised (pytorch#144054). What an optimizer does cannot be derived from its
 name, so a copy steps on small parameters of its own, once whole and once in parts. Where the parts
-differ, or the copy cannot do it, ranks gather what the optimizer sees
+differ, or the copy cannot step on them, ranks gather what the optimizer sees
 (`workbench.parallel.rank.whole_optimizer`).
 """
 
@@ -29,20 +29,21 @@ from workbench.modes.core.machine_probes import first_line
 from workbench.parallel.sentences import first_said
 
 _LONGEST = 512
-"""A trial parameter has so many rows and columns at most: above the sizes at which optimizers begin
-to treat a matrix as one."""
+"""Maximum number of rows and of columns of a trial parameter: above the sizes at which optimizers
+begin to treat a matrix as one."""
 _GRADIENTS = (1e-3, 1e-3, 1.0, 1.0, 1e2, 1e2)
-"""Sizes of the gradients, step by step: what is clipped or scaled is so by some of them."""
+"""Sizes of the gradients, step by step: some of them trigger clipping or scaling."""
 _FASTEST, _SLOWEST = 1.0, 1e-2
-"""Bounds of the rate in a trial: one of 0, in the first step of a warm-up, shows nothing."""
+"""Bounds of the learning rate in a trial: one of 0, in the first step of a warm-up, shows
+nothing."""
 _ROUNDED = (torch.float16, torch.bfloat16)
-"""Steps on these are tried in float32: rounding would hide what is looked for."""
+"""Steps on these are tried in float32: rounding would hide the differences."""
 _HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 _OTHERS = "the update of an element depends on others, as by a norm"
 
 
 class _Kind(NamedTuple):
-    """Parameters that an optimizer cannot tell from each other by their shape."""
+    """Parameters that an optimizer cannot distinguish from each other by their shape."""
 
     group: int
     shape: tuple[int, ...]
@@ -50,13 +51,13 @@ class _Kind(NamedTuple):
 
 
 def needs_whole(optimizer: torch.optim.Optimizer, parameters: Sequence[torch.Tensor]) -> str:
-    """Why ``optimizer`` must see whole parameters in its step, or ``""``; by all ranks together.
+    """Return why ``optimizer`` must see whole parameters in its step, or ``""``.
 
-    The optimizer, its parameters and the random state stay as they are.
+    Every rank must call it. The optimizer, its parameters and the random state are left unchanged.
 
     Args:
-        optimizer: that will step on shards.
-        parameters: those that will be sharded, whole as yet.
+        optimizer: the optimizer that will step on shards.
+        parameters: the parameters that will be sharded, and are still whole.
     """
     why = "it keeps parameters beside its groups" if _keeps_any_of(optimizer, parameters) else ""
     return (
@@ -69,20 +70,20 @@ def needs_whole(optimizer: torch.optim.Optimizer, parameters: Sequence[torch.Ten
 def steps_by_element(
     optimizer: torch.optim.Optimizer, parameters: Sequence[torch.Tensor], num_shards: int
 ) -> bool:
-    """Whether ``optimizer`` does to ``num_shards`` parts of ``parameters`` what it does to them.
+    """Return whether ``optimizer`` updates ``num_shards`` parts of ``parameters`` like the whole.
 
-    For one process; `needs_whole` asks ranks.
+    For one process; `needs_whole` checks it over all ranks.
     """
     return not _why_whole(optimizer, parameters, num_shards)
 
 
 def draws_numbers(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether a step draws random numbers, as one does that adds noise; by all ranks together."""
+    """Return whether a step draws random numbers (to add noise, say); every rank must call it."""
     return bool(first_said("draws" if draws(optimizer) else ""))
 
 
 def draws(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether a step of ``optimizer`` draws random numbers, found on a copy; for one process."""
+    """Return whether a step of ``optimizer`` draws random numbers; on a copy, for one process."""
     groups: list[dict[str, Any]] = optimizer.param_groups
     kinds = _kinds(optimizer, [p for group in groups for p in group["params"]])
     found = False
@@ -105,7 +106,7 @@ def _why_whole(
         return "it wraps another optimizer"
     kinds = _kinds(optimizer, parameters)
     if not kinds:
-        return ""  # of what is sharded it trains nothing
+        return ""  # it trains none of the sharded parameters
     try:
         with _untouched(optimizer):
             whole = _Trial(optimizer, kinds, num_shards, None)
@@ -117,7 +118,7 @@ def _why_whole(
 
 
 def _keeps_any_of(optimizer: torch.optim.Optimizer, parameters: Sequence[torch.Tensor]) -> bool:
-    """Whether an attribute has one: a list of its own would go on with what has no shards."""
+    """Whether an attribute holds one: a list of its own would keep what is not sharded."""
     theirs = set(map(id, parameters))
     groups: list[dict[str, Any]] = optimizer.param_groups
     beside = (optimizer.state, groups, *groups, *(group["params"] for group in groups))
@@ -126,7 +127,7 @@ def _keeps_any_of(optimizer: torch.optim.Optimizer, parameters: Sequence[torch.T
 
 
 def _why_not_sharded(optimizer: torch.optim.Optimizer, parameters: Sequence[torch.Tensor]) -> str:
-    """Why it cannot step on tensors that lie over ranks, for which torch has no rule for all."""
+    """Return why it cannot step on sharded tensors: torch has no rule for some operations."""
     kinds = _kinds(optimizer, parameters)
     if not kinds:
         return ""
@@ -153,14 +154,14 @@ def _compare(whole: _Trial, parts: Sequence[_Trial]) -> str:
 
 
 class _Trial:
-    """A copy of an optimizer with parameters of its own, of one kind each.
+    """A copy of an optimizer with parameters of its own, one of each kind.
 
     Args:
-        optimizer: that is copied.
-        kinds: what it has parameters of.
-        num_shards: how many parts there are.
-        rank: whose part the parameters are; None: they are whole.
-        over_ranks: whether a part is given as a tensor that lies over ranks.
+        optimizer: the optimizer that is copied.
+        kinds: the kinds of parameters that it has.
+        num_shards: number of parts.
+        rank: the rank whose part the parameters are; None: they are whole.
+        over_ranks: whether a part is given as a tensor that is sharded over ranks.
     """
 
     def __init__(
@@ -185,7 +186,7 @@ class _Trial:
         return any(parameter.numel() for parameter in self._parameters)
 
     def step(self, size: float) -> None:
-        """Step with gradients of some ``size``, which differ much from part to part."""
+        """Step with gradients of this ``size``, which differ strongly from part to part."""
         self._steps += 1
         for seed, (kind, parameter) in enumerate(zip(self._kinds, self._parameters, strict=True)):
             gradient = self._values(kind, 1000 * self._steps + seed, more=8.0) * size
@@ -193,7 +194,7 @@ class _Trial:
         self._optimizer.step()
 
     def agrees_with(self, whole: _Trial) -> bool:
-        """Whether its parameters are parts of those of ``whole``, but for rounding."""
+        """Return whether its parameters are parts of those of ``whole``, except for rounding."""
         for mine, theirs, begun in zip(
             self._parameters, whole._parameters, self._begun, strict=True
         ):
@@ -239,7 +240,7 @@ class _Trial:
         return values.to(device, kind.dtype)
 
     def _rows(self, whole: torch.Tensor) -> torch.Tensor:
-        """This rank's part, as `fully_shard` cuts it; no row where there are fewer than ranks."""
+        """This rank's part, as `fully_shard` cuts it; no row if there are fewer rows than ranks."""
         parts = whole.chunk(self._num_shards)
         rank = cast("int", self._rank)
         return parts[rank] if rank < len(parts) else whole[:0]
@@ -256,7 +257,7 @@ class _Trial:
 
 
 def _of_the_user(hook: Any) -> bool:
-    """Whether a hook of an optimizer is not one of ours, which look at no parameter."""
+    """Whether a hook of an optimizer is the user's: Workbench's own read no parameter."""
     return not str(getattr(hook, "__module__", "")).startswith("workbench.")
 
 
@@ -281,9 +282,9 @@ def _copy(
     kinds: dict[_Kind, list[torch.Tensor]],
     parameters: list[nn.Parameter],
 ) -> torch.optim.Optimizer:
-    """An optimizer like ``optimizer`` that has not stepped yet, with ``parameters`` for its own.
+    """Copy ``optimizer`` as it is before any step, with ``parameters`` as its own.
 
-    Whatever it holds of the real ones, in lists of its own, is the one of their kind.
+    Wherever it holds a real parameter, in lists of its own, the copy holds the one of its kind.
     """
     made = object.__new__(type(optimizer))
     memo: dict[int, Any] = {id(optimizer): made}
@@ -292,7 +293,7 @@ def _copy(
     groups: list[dict[str, Any]] = optimizer.param_groups
     left_out = [p for group in groups for p in group["params"] if id(p) not in memo]
     memo |= {id(one): parameters[0] for one in left_out}
-    apart = {"state", "param_groups", "step", *_HOOKS}  # a schedule puts a ``step`` of its own
+    apart = {"state", "param_groups", "step", *_HOOKS}  # a schedule assigns its own ``step``
     own = {name: value for name, value in vars(optimizer).items() if name not in apart}
     vars(made).update(copy.deepcopy(own, memo))
     for name in _HOOKS:
@@ -322,9 +323,9 @@ def _random_states(device: torch.device) -> list[torch.Tensor]:
 
 @contextlib.contextmanager
 def _untouched(optimizer: torch.optim.Optimizer) -> Generator[None]:
-    """What a copy changes of the optimizer itself, through a function that both have, is undone.
+    """Undo what a copy changes of the optimizer itself, through a function that both have.
 
-    What is drawn inside is drawn from nobody's state: an optimizer may draw noise.
+    What is drawn inside does not change the process's random state: an optimizer may draw noise.
     """
     groups: list[dict[str, Any]] = optimizer.param_groups
     parameters = [group["params"] for group in groups]

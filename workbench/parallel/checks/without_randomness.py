@@ -1,8 +1,8 @@
-"""Torch's random operations without chance: nothing is dropped, and noise has its mean.
+"""Torch's random operations without randomness: nothing is dropped, and noise has its mean.
 
-Who compares what a model gives for a batch with what it gives for a part of it wants to see what
-samples do to each other, and not that dropout drew other numbers for them. Inside, every sample is
-given the same by an operation that draws.
+Code that compares what a model gives for a batch with what it gives for a part of it needs to see
+how samples affect each other, and not that dropout drew other numbers for them. Inside the mode, an
+operation that draws random numbers gives every sample the same.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from workbench.torch_private.operators import name_of, schema_arguments
 
 _HALF = 0.5
 _FUSED = ("dropout_p", "dropout")
-"""Arguments of operations that drop by themselves: attention, recurrent layers of cuDNN."""
+"""Arguments of operations that apply dropout themselves: attention, cuDNN's recurrent layers."""
 _SORTS = ("sort", "topk")
 
 
 class WithoutChance(TorchDispatchMode):
-    """While it is on, random operations give every element alike."""
+    """While it is on, random operations give every element the same value."""
 
     def __init__(self) -> None:
         super().__init__()
         self.is_known = True
-        """Whether all that drew could be made to give each sample the same."""
+        """Whether all operations that drew numbers could be made to give each sample the same."""
         self._drawn: list[torch.Tensor] = []
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Run one operation, and put what it drew by what all elements have in common."""
+        """Run one operation, and replace what it drew by a value that all elements share."""
         kind, arguments, fused, draws = _known(func)
-        if fused:  # its backward is told, too, of how much was dropped
+        if fused:  # its backward is also given how much was dropped
             args = tuple(0.0 if at in fused else one for at, one in enumerate(args))
             kwargs = {name: 0.0 if name in _FUSED else one for name, one in (kwargs or {}).items()}
         given = cast("Callable[..., Any]", func)(*args, **(kwargs or {}))
@@ -54,7 +54,7 @@ class WithoutChance(TorchDispatchMode):
         return given
 
     def _other_order(self, given: Any, args: Any) -> Any:
-        """Of drawn numbers, which are all alike: an order of samples, as that of a `randperm`."""
+        """Return the reverse order for drawn numbers, which are all equal, as for a `randperm`."""
         numbers = args[0]
         if not numbers.ndim or not any(numbers.is_set_to(one) for one in self._drawn):
             return given
@@ -67,13 +67,13 @@ class _Known(NamedTuple):
     kind: str
     arguments: list[str]
     fused: list[int]
-    """Places of the arguments that say how much is dropped."""
+    """Positions of the arguments that say how much is dropped."""
     draws: bool
 
 
 @cache
 def _known(func: Any) -> _Known:
-    """What is asked of every operation; torch makes its schema anew each time."""
+    """Cache what is needed for every operation; torch creates its schema again each time."""
     arguments = [one.name for one in schema_arguments(func)]
     return _Known(
         name_of(func),
@@ -102,7 +102,7 @@ def _exponential(given: torch.Tensor, named: dict[str, Any]) -> torch.Tensor:
 
 
 def _reversed(given: torch.Tensor, named: dict[str, Any]) -> torch.Tensor:
-    """An order that is not that of the samples: what is mixed by it is mixed among them."""
+    """Fill with the reverse order of the samples: what is mixed by it is mixed among them."""
     return given.copy_(torch.arange(int(named["n"]), device=given.device).flip(0))
 
 

@@ -1,1 +1,1 @@
-"""Which samples of a batch are a rank's."""
+"""Which samples of a batch belong to a rank."""

@@ -1,17 +1,17 @@
-"""Each rank's part of the very batches that a single process would see.
+"""Each rank's part of the same batches that a single process would see.
 
 The order of samples is a pure function of (seed, epoch, index), so every rank knows the whole order
-and fetches its part of each batch alone, unless samples draw random numbers in this process
-(`workbench.parallel.data.samples`). Parts follow each other: rank 0 has the first rows, and they
+and fetches only its part of each batch, unless samples draw random numbers in this process
+(`workbench.parallel.data.samples`). Parts are consecutive: rank 0 has the first rows, and sizes
 differ by one sample at most. The short batch that ends an epoch, and every batch where the model
 has batch norm, is shared by as many ranks as can have two samples of it, since batch norm refuses a
 single one. A rank without any fetches some all the same, because every rank must take part in every
-collective; its loss weighs nothing (`workbench.parallel.rank.step`). Where a step cannot be divided
-(`workbench.parallel.checks.batch_sums`) every batch is the first rank's, and the others have the
-same one as a stand-in.
+collective; its loss has a weight of zero (`workbench.parallel.rank.step`). Where a step cannot be
+divided (`workbench.parallel.checks.batch_sums`) every batch belongs to the first rank, and the
+others have the same one as a stand-in.
 
-Loader workers are given seeds by rank, so that no two ranks draw the same; they draw other numbers
-than those of a single process, whose workers make whole batches.
+Loader workers get seeds by rank, so that no two ranks draw the same numbers; they draw other
+numbers than those of a single process, whose workers make whole batches.
 """
 
 from __future__ import annotations
@@ -45,36 +45,36 @@ from workbench.parallel.data.samples import STAND_IN, Samples
 
 
 class Part(NamedTuple):
-    """What one rank has of a batch."""
+    """One rank's part of a batch."""
 
     batch: Any
-    """As the source makes them; the batch's first samples where none is this rank's."""
+    """Samples as the source yields them; the batch's first samples if none belongs to this rank."""
     num_samples: int
-    """Of this rank; 0 where ``batch`` is a stand-in."""
+    """Number of samples of this rank; 0 where ``batch`` is a stand-in."""
     whole: int = 0
-    """Samples of the batch."""
+    """Number of samples of the whole batch."""
     fewer: tuple[Any, int] | None = None
-    """The first samples of ``batch``, one or two, as one of its own, and their number; of a first
-    batch alone, and where they can be had."""
+    """The first samples of ``batch``, one or two, as a batch of their own, and their number; only
+    for a first batch, and where they are available."""
     rows: Rows = None
-    """Where its samples are, where that is known; None: in the first dimension of everything."""
+    """Where its samples are, if that is known; None: in the first dimension of everything."""
     made: int = 0
-    """Samples that ``batch`` is made of."""
+    """Number of samples that ``batch`` is made of."""
 
 
 class _Rows(NamedTuple):
     rows: list[int]
     mine: int
-    """How many of them are this rank's; 0 for a stand-in."""
+    """Number of rows that are this rank's; 0 for a stand-in."""
     whole: int
-    """How many the batch has."""
+    """Number of rows of the batch."""
 
 
 class RankSource(DataSource):
     """One rank's part of every batch of a source.
 
-    Lengths, sizes and positions are those of whole batches, so that a cursor over it stands where a
-    cursor over the whole would.
+    Lengths, sizes and positions are those of whole batches, so that a cursor over it has the
+    position that a cursor over the whole would have.
 
     Raises:
         DataError: the order of samples is the loader's own: ranks could not agree on it.
@@ -95,20 +95,20 @@ class RankSource(DataSource):
         self.steps_per_epoch = source.steps_per_epoch
         self.has_workers = source.has_workers
         self.fewest = fewest
-        """Samples that a rank has of a batch at least, or none."""
+        """Minimum number of samples that a rank has of a batch, unless it has none."""
         self.is_undivided = False
-        """Whether every rank has whole batches, which are the first rank's."""
+        """Whether every rank has whole batches, which belong to the first rank."""
         self.whole = source
-        """What is divided."""
+        """The source that is divided."""
         self.samples: Samples | None = None
-        """Makes them where this process does, sample by sample."""
+        """Makes the parts where this process makes them, sample by sample."""
         self.drawn_from = Generators(lambda: drawn_by(source), kept_by(source))
-        """What samples may draw from here."""
+        """What samples may draw from in this process."""
         if isinstance(source, LoaderSource) and not source.has_workers:
             self.samples = Samples(source.loader, self._bounds, self.drawn_from)
 
     def batches(self, epoch: int, start: int = 0, *, skip: int = 0) -> Iterator[Part]:
-        """This rank's part of each batch, and never none of it."""
+        """Yield this rank's part of each batch; a part is never empty."""
         begin = skip + start * self._size
         if self.samples is not None:
             return self._made_here(self.samples, epoch, begin)
@@ -118,19 +118,19 @@ class RankSource(DataSource):
         return self._of_arrays(self.whole, parts)
 
     def need_two(self) -> None:
-        """From now on a rank has two samples of a batch, or none."""
+        """Give a rank at least two samples of a batch, or none, from now on."""
         self.fewest = 2
         if self.samples is not None:
             self.samples.is_known = False
 
     def undivided(self, *, yes: bool = True) -> None:
-        """From now on every rank has whole batches, or its part of each again."""
+        """Give every rank whole batches from now on, or its part of each again."""
         self.is_undivided = yes
         if self.samples is not None:
             self.samples.is_known = False
 
     def notes(self) -> Iterator[str]:
-        """What a person should know of how batches are divided."""
+        """Yield what the user should know about how batches are divided."""
         is_small = self._world > 1 and self._size // self.fewest < self._world
         if is_small and not self.is_undivided:
             share = max(1, self._size // self.fewest)
@@ -143,15 +143,15 @@ class RankSource(DataSource):
             yield self.samples.note()
 
     def steps_after(self, skip: int) -> int:
-        """As many as there are whole batches."""
+        """Return the number of whole batches."""
         return self.whole.steps_after(skip)
 
     def ends_in_one(self, skip: int = 0) -> bool:
-        """As that of whole batches does."""
+        """Return whether the whole batches of an epoch end in one sample."""
         return self.whole.ends_in_one(skip)
 
     def _bounds(self, rows: int) -> tuple[int, int]:
-        """First and last row (exclusive) of this rank in a batch of so many."""
+        """Return the first and last row (exclusive) of this rank in a batch of this many rows."""
         if self.is_undivided:
             return 0, rows
         fewest = self.fewest if rows == self._size else 2
@@ -160,7 +160,7 @@ class RankSource(DataSource):
         return min(first, rows), min(last, rows)
 
     def _weight(self, count: int) -> int:
-        """How many of the samples that are made here count as this rank's."""
+        """Return how many of the samples that are made here count as this rank's."""
         return 0 if self.is_undivided and self._rank else count
 
     def _parts(self, epoch: int, begin: int) -> Iterator[_Rows]:
@@ -233,13 +233,13 @@ class RankSource(DataSource):
 class _Apart:
     """The user's ``worker_init_fn``, after which workers of other ranks draw other numbers.
 
-    It may seed by the worker's number alone, and a data set may hold generators, of which each
-    worker has a copy. Workers of rank 0 draw what they would without ranks.
+    It may seed by the worker's number only, and a data set may hold generators, of which each
+    worker has a copy. Workers of rank 0 draw what they would draw without ranks.
     """
 
     given: Callable[[int], None] | None
     collate: Any
-    """The worker's own: it is sent to it together with this."""
+    """The worker's own ``collate_fn``, which is sent to it together with this."""
     rank: int
 
     def __call__(self, worker: int) -> None:
@@ -259,16 +259,16 @@ class _Apart:
 class RankBatches(RankSource):
     """One rank's share of whole batches: every second of them, where there are two ranks.
 
-    For validation, where a mean over a batch has to be that of a single process. All ranks have
-    equally many: one that is left without gets another's, as a stand-in. Undivided, every rank has
-    all of them, which are the first rank's.
+    For validation, where a mean over a batch must be that of a single process. All ranks have
+    equally many: a rank that is left without one gets another's, as a stand-in. Undivided, every
+    rank has all of them, and they belong to the first rank.
 
     Raises:
         DataError: as `RankSource`.
     """
 
     leaves_no_trace = False
-    """Whether a batch was evaluated to see what it changes, and changed nothing."""
+    """Whether a batch was evaluated as a check of what it changes, and changed nothing."""
     _draws: bool | None = None
     """Whether samples draw random numbers here; None before the first batch."""
 
@@ -284,7 +284,7 @@ class RankBatches(RankSource):
             yield _Rows(rows, len(rows) if at < len(batches) else 0, len(rows))
 
     def _made_here(self, samples: Samples, epoch: int, begin: int) -> Iterator[Part]:
-        """Where samples draw, every rank makes all batches, as one process does."""
+        """Make batches; where samples draw, every rank makes all of them, as one process does."""
         whole = cast("LoaderSource", self.whole)
         batches = list(self._whole_batches(epoch, begin))
         whole.begin_epoch(epoch, begin)

@@ -1,14 +1,15 @@
-"""What ranks draw alike, and what each draws for itself.
+"""What ranks draw identically, and what each draws for itself.
 
-Samples, the loss, and what a forward decides for a whole batch (to leave a block out, a share to
+Samples, the loss, and what a forward decides for a whole batch (to skip a block, a coefficient to
 mix by) draw what one process draws: all ranks go through the same numbers of the process's
-generators. Dropout and all else that takes more numbers for more rows draws from a stream of each
-rank's own, or two ranks would drop the same. Which of the two a forward does shows the first part
-of a batch, of which fewer rows are computed too (`workbench.parallel.checks.initial_logits`).
-Torch's generator of a GPU does not show it, and is a rank's own.
+generators. Dropout, and everything else that draws more numbers for more rows, draws from a
+separate stream on each rank; otherwise two ranks would drop the same. Which of the two a forward
+does is shown by the first part of a batch, of which fewer rows are computed too
+(`workbench.parallel.checks.initial_logits`). Torch's generator of a GPU does not show it, and is a
+rank's own.
 
-Ranks compare their generators in every step. Where they have come apart, as by a forward that draws
-by what it sees, all go on from where rank 0 is.
+Ranks compare their generators in every step. Where they have diverged, as through a forward whose
+draws depend on its data, all ranks continue from the state of rank 0.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ if TYPE_CHECKING:
     from workbench.experiment.training import Training
 
 _STREAM = 1000
-"""Of `mix`: numbers of a rank's own."""
+"""Stream of `mix` for numbers of a rank's own."""
 _DIGEST = 0xFFFF
-"""A sum of squares over many ranks is exact."""
+"""Mask of a digest: with so few bits a sum of squares over many ranks is exact."""
 
 
 class Draws:
     """The random numbers of this rank.
 
     Args:
-        training: whose run draws them; its generators are where all ranks have them.
+        training: the training whose run draws them; its generators have the state of all ranks.
         generators: what samples may draw from.
-        own_torch: whether a forward draws from a stream of this rank's own where it asks torch.
-        own_host: the same of Python's and NumPy's generators.
+        own_torch: whether a forward draws torch's numbers from a stream of this rank's own.
+        own_host: the same for Python's and NumPy's generators.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Draws:
         all_of.restore()
 
     def in_forward(self, model: Callable[..., Any]) -> Callable[..., Any]:
-        """``model``, which draws from the streams of this rank's own what it is to draw there."""
+        """Return ``model``, which draws from this rank's own streams where it should."""
         if self._torch is None and self._host is None:
             return model
 
@@ -86,24 +87,24 @@ class Draws:
                 pair.leave()
 
     def digest(self) -> tuple[float, float]:
-        """Of what all ranks are to have alike: a number and its square, to be summed over them."""
+        """Return a number for what ranks should share, and its square, to be summed over ranks."""
         number = zlib.crc32(self._generators.mark()) & _DIGEST
         return float(number), float(number**2)
 
     def go_on_from_first(self) -> None:
-        """All ranks go on from where rank 0 is; they call it together."""
+        """Continue on all ranks from the state of rank 0; every rank must call it."""
         sent = [self._generators.state() if dist.get_rank() == 0 else None]
         dist.broadcast_object_list(sent, 0)
         self._generators.go_to(sent[0])
 
 
 def are_apart(number: float, square: float) -> bool:
-    """Whether some rank's `Draws.digest` is another one's not, by their sums."""
+    """Return whether the `Draws.digest` of some rank differs from another's, by their sums."""
     return number * number != square * dist.get_world_size()
 
 
 class _Pair:
-    """A stream of this rank's own; the state of now is its first."""
+    """A stream of this rank's own, which begins with the current state."""
 
     def __init__(self, kind: Any) -> None:
         self._shared, self._own = copy.copy(kind), kind

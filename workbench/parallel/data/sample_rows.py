@@ -1,9 +1,9 @@
-"""Where the samples are in a batch, in labels, in outputs: found by comparing more with fewer.
+"""Find where the samples are in batches, labels and outputs, by comparing more with fewer.
 
-Mostly they are the first dimension of every tensor. A sequence may come first, though, tokens of
-all samples may be one long dimension, labels may be a list, and a share by which samples were mixed
-belongs to all of them. So the same is made of some samples and of fewer, and whatever grows with
-their number goes by samples.
+Mostly they are the first dimension of every tensor. But a sequence may come first, tokens of all
+samples may be one long dimension, labels may be a list, and a coefficient by which samples were
+mixed belongs to all of them. So the same value is made from some samples and from fewer, and
+whatever grows with their number is indexed by samples.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from typing import Any, cast
 import torch
 
 Rows = Any
-"""As the value is nested: a dimension of a tensor, `ITEMS`, or None for what all samples share."""
+"""Nested like the value: a dimension of a tensor, `ITEMS`, or None for what all samples share."""
 
 ITEMS = "items"
-"""Of a list with an item for each sample."""
+"""Marks a list with an item for each sample."""
 
 
 class RowsError(ValueError):
-    """It cannot be told where the samples are; the message ends the sentence that names what."""
+    """The samples cannot be found; the message ends the sentence that names what they are in."""
 
 
 @dataclass(frozen=True)
 class _Parts:
-    """Of a container whose length is the same for any number of samples."""
+    """Rows of a container whose length is the same for any number of samples."""
 
     parts: dict[Any, Rows]
 
 
 def find_rows(more: Any, fewer: Any, num_more: int, num_fewer: int) -> Rows:
-    """Where the samples are in ``more``.
+    """Return where the samples are in ``more``.
 
     Args:
-        more: made of ``num_more`` samples.
-        fewer: the same, made of ``num_fewer``; where those are as many, `first_rows` is taken.
-        num_more: from 1.
-        num_fewer: from 1.
+        more: a value made of ``num_more`` samples.
+        fewer: the same, made of ``num_fewer``; if the numbers are equal, `first_rows` is used.
+        num_more: at least 1.
+        num_fewer: at least 1.
 
     Raises:
-        RowsError: a part of it goes neither by samples nor is shared by all.
+        RowsError: a part of it is neither indexed by samples nor shared by all of them.
     """
     if num_more == num_fewer:
         return first_rows(more, num_more)
@@ -63,10 +63,10 @@ def find_rows(more: Any, fewer: Any, num_more: int, num_fewer: int) -> Rows:
 
 
 def first_rows(value: Any, num: int) -> Rows:
-    """Where samples mostly are: in the first dimension.
+    """Return where samples mostly are: in the first dimension.
 
     Raises:
-        RowsError: there are not ``num`` of them, nor so many times a number.
+        RowsError: its size is neither ``num`` nor a multiple of that.
     """
     if isinstance(value, torch.Tensor):
         if not value.ndim:
@@ -86,7 +86,7 @@ def first_rows(value: Any, num: int) -> Rows:
 
 
 def cut(value: Any, rows: Rows, first: int, last: int, of: int) -> Any:
-    """``value`` of samples ``first`` to ``last`` (exclusive) alone, where it is made of ``of``.
+    """Return ``value`` for samples ``first`` to ``last`` (exclusive) only, of ``of`` samples.
 
     Tensors are views.
     """
@@ -103,7 +103,7 @@ def cut(value: Any, rows: Rows, first: int, last: int, of: int) -> Any:
 
 
 def taken(value: Any, rows: Rows, indices: Sequence[int], of: int) -> Any:
-    """``value`` of these samples alone, in this order, where it is made of ``of``."""
+    """Return ``value`` for these samples only, in this order, of ``of`` samples."""
     if rows is None:
         return value
     if rows == ITEMS:
@@ -119,14 +119,14 @@ def taken(value: Any, rows: Rows, indices: Sequence[int], of: int) -> Any:
 
 
 def leaves(value: Any, rows: Rows) -> list[tuple[torch.Tensor, int]]:
-    """Every tensor that goes by samples, with its dimension of them."""
+    """Return every tensor that is indexed by samples, with its dimension of samples."""
     if isinstance(rows, _Parts):
         return [leaf for key, at in rows.parts.items() for leaf in leaves(value[key], at)]
     return [(value, rows)] if isinstance(rows, int) else []
 
 
 def with_leaves(value: Any, rows: Rows, tensors: list[torch.Tensor]) -> Any:
-    """``value`` with other tensors in the place of its `leaves`, taken off the front of a list."""
+    """Replace the `leaves` of ``value`` by tensors that are popped off the front of a list."""
     if isinstance(rows, _Parts):
         parts = {key: with_leaves(value[key], at, tensors) for key, at in rows.parts.items()}
         return _rebuilt(value, parts)
@@ -134,14 +134,14 @@ def with_leaves(value: Any, rows: Rows, tensors: list[torch.Tensor]) -> Any:
 
 
 def has_items(rows: Rows) -> bool:
-    """Whether there is a list with an item for each sample in it."""
+    """Return whether it contains a list with an item for each sample."""
     if isinstance(rows, _Parts):
         return any(map(has_items, rows.parts.values()))
     return rows == ITEMS
 
 
 def joined_items(values: list[Any], rows: Rows) -> Any:
-    """The first of ``values`` with the lists of all of them, one after the other."""
+    """Return the first of ``values``, with the lists of all of them one after the other."""
     if isinstance(rows, _Parts):
         parts = {
             key: joined_items([value[key] for value in values], at)

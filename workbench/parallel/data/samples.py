@@ -1,15 +1,15 @@
 """Samples that a rank makes in its own process, so that it sees what a single process sees.
 
-One process makes sample after sample in the order of the batch, and each may draw: the numbers of
-one depend on how many those before it took. So where samples draw, every rank makes those of the
-whole batch, from the same state as all others, and keeps its part; where they draw nothing it makes
-its part alone. The first batch shows which it is and is always made whole. A ``collate_fn`` of the
-user's own is called for the whole batch, too, if what it gives can be cut
-(`workbench.parallel.data.sample_rows`): a sample may have other values beside other samples (mixup,
-padding to the longest), which no single batch rules out.
+One process makes sample after sample in the order of the batch, and each may draw random numbers:
+those that a sample draws depend on how many the samples before it drew. So where samples draw,
+every rank makes those of the whole batch, from the same state as all others, and keeps its part;
+where they draw nothing, it makes its part only. The first batch shows which it is and is always
+made whole. A ``collate_fn`` of the user's own is also called for the whole batch, if what it
+returns can be cut (`workbench.parallel.data.sample_rows`): a sample may have other values next to
+other samples (mixup, padding to the longest), which no single batch rules out.
 
-What a data set keeps from sample to sample (a count, a cache) counts as a generator does
-(`workbench.experiment.data.dataset_state`). Samples that begin to draw later are noticed when they
+What a data set keeps from sample to sample (a count, a cache) is treated like a generator
+(`workbench.experiment.data.dataset_state`). Samples that begin to draw later are detected when they
 do; all ranks make whole batches from the next step on (`workbench.parallel.rank.rank`).
 """
 
@@ -27,15 +27,16 @@ from workbench.parallel.data.sample_rows import Rows, RowsError, cut, find_rows
 from workbench.parallel.sentences import listed
 
 STAND_IN = 2
-"""Samples of a stand-in: what batch norm needs at least."""
+"""Number of samples of a stand-in: the minimum that batch norm needs."""
 
 
 class Samples:
     """Makes a rank's parts of batches.
 
     Args:
-        loader: the user's, without workers.
-        bounds: gives the first and last row (exclusive) that are this rank's, of so many.
+        loader: the user's loader, without workers.
+        bounds: takes a number of rows and gives the first and last (exclusive) that are this
+            rank's.
         generators: what samples may draw from.
     """
 
@@ -54,17 +55,17 @@ class Samples:
         self.draws = False
         """Whether samples draw random numbers."""
         self._own = loader.collate_fn is not default_collate
-        """Whether a sample may have other values beside other samples."""
+        """Whether a sample may have other values next to other samples."""
         self.can_cut = True
-        """Whether a whole batch can be cut into those of ranks."""
+        """Whether a whole batch can be cut into the parts of ranks."""
         self.drew_late = False
-        """Whether samples of the last batch drew, and none before it did."""
+        """Whether samples of the last batch drew random numbers, and none before it did."""
         self.fewer: tuple[Any, int] | None = None
-        """Of a first batch: this rank's first samples, one or two, and their number."""
+        """For a first batch: this rank's first samples, one or two, and their number."""
 
     @property
     def rows(self) -> Rows:
-        """Where the samples of a batch are, as far as a ``collate_fn`` of the user's shows it."""
+        """Where the samples of a batch are, as far as a user's ``collate_fn`` shows it."""
         return self._rows if self._own and self.can_cut else None
 
     @property
@@ -73,14 +74,14 @@ class Samples:
         return self.draws or not self.is_known or (self._own and self.can_cut)
 
     def agree(self) -> None:
-        """All ranks do it in one way; they call it together, after the first batch."""
+        """Have all ranks make samples in one way; every rank must call it after the first batch."""
         facts = torch.tensor([self.is_known, self.draws, not self.can_cut])
         dist.all_reduce(facts := facts.to(torch.int64), dist.ReduceOp.MAX)
         self.is_known, self.draws, cannot = map(bool, facts.tolist())
         self.can_cut = not cannot
 
     def note(self) -> str:
-        """What a person should know of it, or ``""``."""
+        """Return what the user should know about it, or ``""``."""
         if self._own and not self.can_cut:
             return (
                 "what collate_fn gives for a whole batch cannot be cut into parts, so each rank "
@@ -97,27 +98,27 @@ class Samples:
         )
 
     def what_they_do(self) -> str:
-        """Why they cannot be made apart: ``draw random numbers``."""
+        """Return why samples cannot be made separately, such as ``draw random numbers``."""
         kept = self._generators.changed()
         return f"change what the data set keeps ({listed(kept)})" if kept else "draw random numbers"
 
     def batches(self, whole: list[list[int]], generator: Any) -> Iterator[Any]:
-        """This rank's parts, and never none of one.
+        """Yield this rank's part of every batch; a part is never empty.
 
         Args:
             whole: the rows of every batch.
-            generator: for the loader.
+            generator: generator for the loader.
         """
         return self._loaded(map(self._next_rows, whole), self._made, generator)
 
     def made_from(self, rows: Iterator[list[int]], generator: Any) -> Iterator[Any]:
-        """Batches of these rows, as the user's loader makes them."""
+        """Yield batches of these rows, as the user's loader makes them."""
         return self._loaded(rows, self._collate, generator)
 
     def _loaded(
         self, rows: Iterator[list[int]], collate: Callable[[list[Any]], Any], generator: Any
     ) -> Iterator[Any]:
-        """Rows are asked for right before a batch is made of them."""
+        """Yield batches; the rows of each are requested right before it is made."""
         loader = DataLoader(
             self._loader.dataset,
             batch_sampler=cast("Any", rows),
@@ -151,13 +152,13 @@ class Samples:
         return self._part(samples, first, last)
 
     def _part(self, samples: list[Any], first: int, last: int) -> Any:
-        """The part of a batch that was made whole."""
+        """Return this rank's part of a batch that was made whole."""
         if self._collate is default_collate or not self.can_cut:
             return self._collate(samples[first:last])
         return cut(self._collate(samples), self._rows, first, last, len(samples))
 
     def _first(self, samples: list[Any], first: int, last: int) -> Any:
-        """That of the first batch, which shows how those after it are made."""
+        """Return the part of the first batch, which shows how those after it are made."""
         few = 2 if last - first > 2 else 1
         made = self._generators.state()
         if self._collate is default_collate:
@@ -168,7 +169,7 @@ class Samples:
             self.draws = self._generators.mark() != self._before
             after = self._generators.state()
             batch, fewer = self._parts(whole, samples, (first, last, first + few), made)
-            self._generators.go_to(after)  # nobody has seen what was drawn to compare
+            self._generators.go_to(after)  # what was drawn for the comparison does not count
         self.draws = self._generators.look_again() or self.draws
         self.fewer, self.is_known = (fewer, few), True
         return batch
@@ -176,11 +177,11 @@ class Samples:
     def _parts(
         self, whole: Any, samples: list[Any], places: tuple[int, int, int], made: Any
     ) -> tuple[Any, Any]:
-        """A part and a smaller one of a ``collate_fn`` of the user's own; finds where to cut.
+        """Return a part, and a smaller one, of a user's ``collate_fn``; finds where to cut.
 
         Args:
-            whole: what it gives for all samples.
-            samples: all of them.
+            whole: what it returns for all samples.
+            samples: all samples.
             places: where the part begins and ends, and where the smaller one ends.
             made: state of the generators before ``whole``.
         """
@@ -188,7 +189,7 @@ class Samples:
         count = len(samples)
         self._generators.go_to(made)
         alone = self._collate(samples[first:last])
-        if last - first == count:  # nothing to compare with but a smaller one
+        if last - first == count:  # only a smaller one can be compared
             self._generators.go_to(made)
         other, at = (alone, last) if last - first < count else (self._collate(samples[:near]), near)
         try:

@@ -1,1 +1,1 @@
-"""The folder and the streams through which a kernel and its ranks talk."""
+"""The folder and the streams through which a kernel and its ranks communicate."""

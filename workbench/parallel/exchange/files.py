@@ -1,7 +1,7 @@
-"""Where workers and the kernel that started them meet: a folder, and the names of its files.
+"""The folder through which workers and the kernel that started them communicate, and its files.
 
-What is in it is unpickled and obeyed, so each process holds the folder open from the beginning, and
-every file but the log has the session's seal (`workbench.trust`).
+What is in it is unpickled and executed as commands, so each process holds the folder open from the
+beginning, and every file but the log has the session's seal (`workbench.trust`).
 """
 
 from __future__ import annotations
@@ -26,63 +26,64 @@ from workbench.trust import (
 )
 
 ARRAY = "array-"
-"""Name of a file with a large array of the data, before its number."""
+"""Prefix of the name of a file with a large array of the data; the array's number follows."""
 REST = "rest.pt"
-"""In a checkpoint, what is no tensor of the model or the optimizer. It is written last, so its
-presence says that the checkpoint is whole."""
+"""File of a checkpoint with everything that is no tensor of the model or the optimizer. It is
+written last, so its presence shows that the checkpoint is whole."""
 
 
 _JOB = "job.json"
 FAULT, REPORT, LAUNCHER, FOLLOWED = "fault", "report", "launcher", "followed"
-"""What sealed files are for."""
+"""Purposes that files are sealed for."""
 _END_OF_LOG = 1 << 20
-"""Of what ranks print, so many bytes are looked through."""
+"""Number of bytes at the end of what ranks print that are searched."""
 
 SAVE_EVERY_S = 30.0
 _FAILED = re.compile(r"^ +rank +: (\d+) \(local_rank: \d+\)\n +exitcode +: (-?\d+)", re.MULTILINE)
-"""In the summary that ``torch.distributed.run`` prints; the one that failed first is its last."""
+"""A rank in the summary that ``torch.distributed.run`` prints; the one that failed first is the
+last."""
 _ENDED = str(-signal.SIGTERM)
-"""Exit code of a rank that the launcher has ended for another's sake."""
+"""Exit code of a rank that the launcher has ended because another one failed."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What workers are to do."""
+    """The job of the workers."""
 
     layout: str
-    """As `workbench.modes.layout.layout.Layout` prints it."""
+    """The layout, as `workbench.modes.layout.layout.Layout` prints it."""
     until_step: int | None
     until_epoch: int | None
     """Where the run ends by itself, counted from its very first step and epoch."""
     save_every_s: float | None = SAVE_EVERY_S
-    """The least time between checkpoints of a run that goes on; None: it writes none."""
+    """Minimum time between checkpoints while the run continues; None: it writes none."""
     companions: tuple[str, ...] = ()
-    """Modules that know of ranks, and ranks not of them: each has ``accompany(rank)``, a context
-    manager in which every rank trains."""
+    """Modules that depend on ranks, while ranks do not depend on them: each has
+    ``accompany(rank)``, a context manager in which every rank trains."""
 
 
 class Folder:
-    """The files of one stretch of parallel training, in a run's directory.
+    """The files of one session of parallel training, in a run's directory.
 
-    Its paths are good for as long as this object is there, and in this process.
+    Its paths are valid as long as this object exists, and in this process only.
 
     Args:
-        path: of the folder, which may be made later.
-        seal: of what is in it; None: that of this process.
-        held: the folder, where this process has made it.
+        path: path of the folder, which may be made later.
+        seal: seal of the files in it; None: that of this process.
+        held: the folder, if this process has made it.
     """
 
     def __init__(
         self, path: Path, seal: Seal | None = None, held: HeldFolder | None = None
     ) -> None:
         self.shown = path.absolute()
-        """What a person, and another process, knows it by."""
+        """The path that the user, and another process, knows it by."""
         self.seal = seal or Seal.of_this_process()
         self._held = held
 
     @property
     def path(self) -> Path:
-        """Where this process finds it, whoever moves it meanwhile, once it is there."""
+        """The path for this process, once it exists, no matter who moves it meanwhile."""
         if self._held is None:
             try:
                 self._held = HeldFolder(self.shown)
@@ -92,7 +93,7 @@ class Folder:
 
     @property
     def payload(self) -> Path:
-        """What is trained (`workbench.parallel.transfer.job_pickle`)."""
+        """The training (`workbench.parallel.transfer.job_pickle`)."""
         return self.path / "payload.pkl"
 
     @property
@@ -102,32 +103,32 @@ class Folder:
 
     @property
     def last(self) -> Path:
-        """The newest checkpoint that they wrote."""
+        """The newest checkpoint that the workers wrote."""
         return self.path / "last"
 
     @property
     def control(self) -> Path:
-        """Commands for the workers, one a line."""
+        """Commands for the workers, one per line."""
         return self.path / "control.jsonl"
 
     @property
     def events(self) -> Path:
-        """What rank 0 tells, one message a line."""
+        """Messages that rank 0 reports, one per line."""
         return self.path / "events.jsonl"
 
     @property
     def history(self) -> Path:
-        """What the run was before (`workbench.parallel.session.history`)."""
+        """History of the run before this session (`workbench.parallel.session.history`)."""
         return self.path / "history"
 
     @property
     def launcher(self) -> Path:
-        """Which process looks after the ranks."""
+        """Which process supervises the ranks."""
         return self.path / "launcher.json"
 
     @property
     def followed(self) -> Path:
-        """How many of the events a kernel has read, about a second ago."""
+        """Number of events that a kernel had read about a second ago."""
         return self.path / "followed"
 
     @property
@@ -145,14 +146,14 @@ class Folder:
 
     @property
     def is_there(self) -> bool:
-        """Whether nobody has removed it."""
+        """Whether the folder exists, and has not been removed."""
         try:
             return self.path.is_dir() and self.path.stat().st_nlink > 0
         except OSError:
             return False
 
     def remove(self) -> None:
-        """Remove it with all that is in it, as far as that can be."""
+        """Remove the folder with everything in it, as far as possible."""
         for one in self.path.iterdir() if self.is_there else ():
             if one.is_dir() and not one.is_symlink():
                 shutil.rmtree(one, ignore_errors=True)
@@ -162,15 +163,15 @@ class Folder:
             self.shown.rmdir()
 
     def write_job(self, job: Job) -> None:
-        """Say what is to be done."""
+        """Write what is to be done."""
         said = {**asdict(job), "session": self.seal.session}
         self.seal.of_no_session.write_json(self.path / _JOB, said, "job")
 
     def read_job(self) -> Job:
-        """What is to be done.
+        """Read what is to be done.
 
         Raises:
-            SealError: somebody else may have said it, or of another session.
+            SealError: another user may have written it, or it belongs to another session.
         """
         found = self._read_job()
         if found.pop("session") != self.seal.session and self.seal.checks:
@@ -179,10 +180,10 @@ class Folder:
         return Job(**found)
 
     def take_session(self) -> None:
-        """Go by the session that its job was sealed for: of a folder that was found.
+        """Adopt the session that its job was sealed for; for a folder that was found.
 
         Raises:
-            SealError: somebody else may have written the job.
+            SealError: another user may have written the job.
         """
         session = str(self._read_job()["session"])
         self.seal = self.seal.for_session(session)
@@ -191,12 +192,12 @@ class Folder:
         return self.seal.of_no_session.read_json(self.path / _JOB, "job")
 
     def clear(self, *, checkpoints: bool = True) -> None:
-        """Remove what is large, once the training is home: what was told and printed stays.
+        """Remove large files once the training is back in the kernel; messages and the log stay.
 
-        Without its payload nobody attaches to it any more.
+        Without its payload, no kernel can attach to it any more.
 
         Args:
-            checkpoints: whether those go as well; of ranks that died they are kept.
+            checkpoints: whether checkpoints are removed as well; those of ranks that died are kept.
         """
         before = self.last.with_name("last.before")
         for path in (self.start, self.last, before, self.history) if checkpoints else ():
@@ -205,37 +206,37 @@ class Folder:
             path.unlink(missing_ok=True)
 
     def pid(self, rank: int) -> Path:
-        """Number of a rank's process."""
+        """File with the process id of a rank."""
         return self.path / f"rank-{rank}.pid"
 
     def introduce(self, rank: int) -> None:
-        """Say that this process is the rank."""
+        """Record that this process is the rank."""
         write_whole(self.pid(rank), str(os.getpid()).encode())
 
     def report(self, rank: int) -> Path:
-        """What a rank tells of itself (`workbench.parallel.exchange.rank_reports`)."""
+        """File with the report of a rank (`workbench.parallel.exchange.rank_reports`)."""
         return self.path / f"rank-{rank}.report.json"
 
     def last_words(self) -> str:
-        """The last line that was printed, as a sentence; ``""`` where nothing was."""
+        """Return the last line that was printed, as a sentence; ``""`` if there is none."""
         lines = self._printed().split("\n")
         said = next((line.strip() for line in reversed(lines) if line.strip()), "")
         return f"{said[:300].rstrip('.')}." if said else ""
 
     @property
     def log_shown(self) -> Path:
-        """The log, as a person finds it."""
+        """The log, by the path that the user knows."""
         return self.shown / self.log.name
 
     @property
     def failed(self) -> set[int]:
-        """The ranks that failed by the launcher's account: not those it ended for their sake."""
+        """The ranks that the launcher reports as failed, not those it ended because of them."""
         said = self._printed()
         found: list[tuple[str, str]] = _FAILED.findall(said)
         return {int(rank) for rank, code in found if code != _ENDED or (rank, code) == found[-1]}
 
     def _printed(self) -> str:
-        """The end of the log, which is of any size."""
+        """Return the end of the log, which may have any size."""
         try:
             with open_regular(self.log) as stream:
                 stream.seek(max(0, os.fstat(stream.fileno()).st_size - _END_OF_LOG))
@@ -244,14 +245,14 @@ class Folder:
             return ""
 
     def fault(self, rank: int) -> Path:
-        """Where a rank writes down what it died of."""
+        """File in which a rank records the error that ended it."""
         return self.path / f"rank-{rank}.error.json"
 
     def faults(self) -> dict[int, dict[str, Any]]:
-        """What ranks died of, by rank."""
+        """Return the errors that ended ranks, by rank."""
         found: dict[int, dict[str, Any]] = {}
         for path in sorted(self.path.glob("rank-*.error.json")):
             rank = int(path.name.removeprefix("rank-").removesuffix(".error.json"))
-            with contextlib.suppress(OSError):  # nobody knows what somebody else wrote there
+            with contextlib.suppress(OSError):  # another user may have written anything there
                 found[rank] = self.seal.read_json(path, FAULT)
         return found

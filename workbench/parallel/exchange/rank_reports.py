@@ -1,8 +1,9 @@
-"""What each rank tells of itself: how fast it is, what it holds, what its collectives cost.
+"""What each rank reports about itself: its speed, its memory, and the cost of its collectives.
 
-Every rank keeps one small file, written about once a second and replaced in one piece; whoever
-follows the ranks reads them. Collectives are those of one early step, as torch's profiler saw it:
-a rank that is faster waits for the others inside of them, and that is in their time.
+Every rank keeps one small file, which is written about once a second and replaced atomically; a
+process that follows the ranks reads these files. Collectives are those of one early step, as
+recorded by torch's profiler: a faster rank waits for the others inside of them, and this wait is
+included in their time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from workbench.parallel.exchange.files import REPORT, Folder
 
 _EVERY_S = 1.0
 _PROFILED = 4
-"""Which step of a stretch is profiled: the first ones compile, and make the optimizer's state."""
+"""Which step of a session is profiled: the first ones compile, and create the optimizer's state."""
 _BACKENDS = ("gloo:", "nccl:")
 
 T = TypeVar("T")
@@ -31,26 +32,26 @@ class Collective:
     """All collectives of one kind in one step of one rank."""
 
     name: str
-    """``all_gather``, by the backend's own name."""
+    """The backend's own name, such as ``all_gather``."""
     calls: int
     values: int
-    """Elements that this rank put in."""
+    """Number of elements that this rank contributed."""
     seconds: float
-    """From the call to the result, waiting for other ranks included; calls may overlap."""
+    """Time from the call to the result, including the wait for other ranks; calls may overlap."""
 
 
 @dataclass(frozen=True)
 class RankReport:
-    """One rank, as it stood at a step."""
+    """State of one rank at a step."""
 
     rank: int
     step: int
     samples_per_s: float
-    """Of its own samples."""
+    """Throughput of this rank's own samples."""
     memory_bytes: int
-    """Allocated by torch on its GPU; resident memory of its process on the CPU."""
+    """Memory allocated by torch on its GPU; resident memory of its process on the CPU."""
     peak_bytes: int
-    """The most of that since it began."""
+    """Peak of that since the rank started."""
     collectives: tuple[Collective, ...]
 
 
@@ -65,7 +66,7 @@ class Reporter:
         self._collectives: tuple[Collective, ...] = ()
 
     def profiled(self, step: Callable[[], T]) -> T:
-        """Do ``step``; the one that is to be profiled under torch's profiler."""
+        """Run ``step``; the step that is to be profiled runs under torch's profiler."""
         self._steps += 1
         if self._steps != _PROFILED:
             return step()
@@ -76,7 +77,7 @@ class Reporter:
         return done
 
     def count(self, step: int, samples: int) -> None:
-        """Step number ``step`` has gone through, with so many samples of this rank's own."""
+        """Count step number ``step``, which had this many samples of this rank's own."""
         self._samples += samples
         now = time.perf_counter()
         if now - self._since < _EVERY_S:
@@ -107,17 +108,17 @@ class Reports:
         self._told = -1
 
     def newest(self) -> tuple[RankReport, ...]:
-        """One report of every rank that has made any."""
+        """Return one report of every rank that has written any."""
         paths = sorted(self._folder.path.glob("rank-*.report.json"))
         found: list[RankReport] = []
         for path in paths:
-            with contextlib.suppress(OSError):  # somebody else put something in its place
+            with contextlib.suppress(OSError):  # another user has put something in its place
                 found.append(_read(self._folder.seal.read_json(path, REPORT)))
         self._ranks = tuple(sorted(found, key=lambda one: one.rank))
         return self._ranks
 
     def scalars(self) -> Iterator[tuple[str, int, float]]:
-        """(name, step, value) of what is new, for the curves of a run."""
+        """Yield (name, step, value) of what is new, for the curves of a run."""
         step = max((one.step for one in self._ranks), default=-1)
         if step <= self._told:
             return
@@ -128,7 +129,7 @@ class Reports:
 
     @property
     def text(self) -> str:
-        """All of it in a line."""
+        """All reports in one line of text."""
         ranks = [
             f"rank {one.rank}: {one.samples_per_s:,.0f} samples/s, "
             f"{one.memory_bytes / 2**20:,.0f} MiB"
@@ -148,7 +149,7 @@ def _read(found: dict[str, Any]) -> RankReport:
 
 
 def _collectives(profile: torch.profiler.profile) -> tuple[Collective, ...]:
-    """Read from what the profiler has recorded: its own list of events takes a second to make."""
+    """Read what the profiler has recorded: its own list of events takes a second to create."""
     recorded: Any = profile.profiler
     found: dict[str, list[Any]] = {}
     for event in recorded.kineto_results.events():

@@ -1,9 +1,9 @@
 """Lines of JSON in a file that one process writes and others follow.
 
-A file survives either side: a kernel that dies leaves workers that go on, and one that comes back
-reads from the first line. A line is whole or not there yet; a reader that comes upon half a line
-waits for the rest. Each line has a seal, for its place in this file: nobody without the key can add
-one, leave one out, or say one again.
+A file survives either side: workers continue when their kernel dies, and a kernel that comes back
+reads from the first line. A line is complete or not there yet; a reader that finds an incomplete
+line waits for the rest. Each line has a seal for its position in this file: without the key, no one
+can add a line, leave one out, or repeat one.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Writer:
-    """Appends messages, from any thread; each is on its way to others when `write` returns.
+    """Appends messages, from any thread; each is on its way to the readers when `write` returns.
 
-    While the disk is full they are kept, in their order, and go with the next one that finds room,
-    or with a `flush`.
+    While the disk is full, messages are kept in order, and are written with the next one that fits,
+    or by a `flush`.
 
     Args:
-        path: of the file; what is in it stays.
-        seal: of its lines; None: that of this process.
+        path: path of the file; its contents are kept.
+        seal: seal of its lines; None: that of this process.
     """
 
     def __init__(self, path: Path, seal: Seal | None = None) -> None:
@@ -38,9 +38,9 @@ class Writer:
         self._what = path.name
         self._file = open_to_append(path)
         self.count = _whole_lines(path, self._file)
-        """Lines in the file, of whichever process."""
+        """Number of lines in the file, written by any process."""
         self._waiting = bytearray()
-        """What found no room yet; it may begin in the middle of a line."""
+        """What did not fit on the disk yet; it may begin in the middle of a line."""
         self._lock = threading.Lock()
 
     def write(self, message: Message) -> None:
@@ -56,7 +56,7 @@ class Writer:
         self.flush()
 
     def flush(self) -> None:
-        """Write what found no room before, if there is some now.
+        """Write what did not fit before, if there is room now.
 
         Raises:
             OSError: as `write`.
@@ -70,16 +70,16 @@ class Writer:
                     raise
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
 
 class Follower:
-    """Reads messages as they are appended; a file that is not there yet has none.
+    """Reads messages as they are appended; a file that does not exist yet has none.
 
     Args:
-        path: of the file.
-        seal: of its lines; None: that of this process.
+        path: path of the file.
+        seal: seal of its lines; None: that of this process.
     """
 
     def __init__(self, path: Path, seal: Seal | None = None) -> None:
@@ -90,13 +90,13 @@ class Follower:
         """Messages read so far."""
 
     def new(self, most: int | None = None) -> Iterator[Message]:
-        """Messages since the last time.
+        """Yield the messages since the last call.
 
         Args:
-            most: stop once `count` is so many in all, and leave the rest for later.
+            most: stop once `count` has reached this number in all, and leave the rest for later.
 
         Raises:
-            SealError: somebody else may have written a line.
+            SealError: another user may have written a line.
             NotAFileError: something else is in the place of the file.
         """
         try:
@@ -118,12 +118,12 @@ class Follower:
 
 
 def open_to_append(path: Path) -> io.FileIO:
-    """Made if it is not there; no link is written through, and no pipe waited for."""
+    """Open a file to append, making it if needed; no link is followed, and no pipe waited for."""
     return io.FileIO(path, "ab", opener=through_no_link)
 
 
 def _whole_lines(path: Path, file: io.FileIO) -> int:
-    """How many lines there are; half a line, of a writer that died, is taken away."""
+    """Count the lines; an incomplete line, left by a writer that died, is removed."""
     try:
         with open_regular(path) as stream:
             count = whole = 0

@@ -1,1 +1,1 @@
-"""Worker processes are started, found again, and ended."""
+"""Start worker processes, find them again, and end them."""

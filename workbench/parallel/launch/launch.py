@@ -1,9 +1,9 @@
-"""Starts workers that outlive a kernel that is killed, and looks after them while it is there.
+"""Start workers that outlive a kernel that is killed, and supervise them while it is there.
 
 ``torch.distributed.run`` starts one process per rank, and ends all when one dies. It is detached:
-an interrupt of the kernel does not reach it, nor does a kernel that crashes take it along. One that
-ends in order calls its workers home first, as whatever else ends a run does. Nothing is
-ever forked from a process that has computed with torch (its threads would be missing in the child).
+an interrupt of the kernel does not reach it, and it survives a kernel that crashes. A kernel that
+ends in order calls its workers back first, as whatever else ends a run does. Nothing is ever forked
+from a process that has computed with torch (its threads would be missing in the child).
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from workbench.trust import own_folders, private_folder, read_regular, write_who
 from workbench.trust.seal import KEY
 
 MEETING = "WORKBENCH_MEETING"
-"""The environment's name for the folder that launcher and ranks meet in."""
+"""Environment variable for the folder through which launcher and ranks rendezvous."""
 _MEETING = "workbench-ranks-"
 _INTRODUCED = "launcher.json"
 _PROGRAM = "workbench.parallel.launch.launcher"
 _MOST_SAID = 1 << 16
 _GRACE_S = 10.0
 _SAME_S = 1.0
-"""Times of a process's beginning that differ by less are of one process."""
+"""Start times of processes that differ by less are those of one process."""
 
 
 class Workers:
-    """The processes of one stretch of parallel training.
+    """The processes of one session of parallel training.
 
     Args:
-        folder: what they work on; payload, start and job are there already.
-        world_size: how many ranks; 0: a process that is no rank.
+        folder: what they work on; payload, start and job exist already.
+        world_size: number of ranks; 0: a process that is no rank.
         module: the program of a rank.
         variables: added to the environment.
     """
@@ -60,15 +60,15 @@ class Workers:
         variables: Mapping[str, str] | None = None,
     ) -> None:
         self.world_size = world_size
-        # outside of the run's folder, which a person may remove: ranks would wait for it
+        # outside of the run's folder, which the user may remove: ranks would wait for it
         self._meeting = str(private_folder(_MEETING)) if world_size else ""
         _sweep()
         program = ["-m", module, str(folder.shown)]
         launcher = [
             "-m", _PROGRAM,
             "--nnodes", "1", "--nproc-per-node", str(world_size),
-            # launcher and ranks meet in files that are the user's alone: torch's usual store
-            # listens on every interface, and what it holds is unpickled
+            # launcher and ranks rendezvous through files that belong to the user alone: torch's
+            # usual store listens on every interface, and what it holds is unpickled
             "--rdzv-backend", "c10d", "--rdzv-endpoint", str(Path(self._meeting, "rendezvous")),
             "--rdzv-conf", "store_type=file", "--rdzv-id", "stretch",
             "--log-dir", str(Path(self._meeting, "log")),
@@ -86,9 +86,9 @@ class Workers:
                     command, environment=environment, stdout=log, stderr=subprocess.STDOUT
                 )
                 self._process = group.popen
-                # an interrupt may come before whoever asked for them has them
+                # an interrupt may come before the caller has them
                 self._dropped = weakref.finalize(self, _kill, self._process, self._meeting)
-                self._dropped.atexit = False  # a run that ends calls them home
+                self._dropped.atexit = False  # a run that ends calls them back
                 _owned.add(self)
             _introduce(self._process.pid, folder, world_size, self._meeting)
         except BaseException:
@@ -98,7 +98,7 @@ class Workers:
 
     @property
     def pid(self) -> int:
-        """Of the launcher, which leads a process group of its own."""
+        """Process id of the launcher, which leads a process group of its own."""
         return self._process.pid
 
     def status(self) -> int | None:
@@ -106,7 +106,7 @@ class Workers:
         return self._process.poll()
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end of all ranks; gives the launcher's exit status.
+        """Wait until all ranks have ended; returns the launcher's exit status.
 
         Raises:
             subprocess.TimeoutExpired: they still run.
@@ -114,7 +114,7 @@ class Workers:
         return self._process.wait(timeout)
 
     def end(self) -> None:
-        """End all of them, by force where a request is not enough."""
+        """End all of them, by force if a request is not enough."""
         if self._process.poll() is None:
             self._process.terminate()  # the launcher passes it on
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -122,7 +122,7 @@ class Workers:
         _kill(self._process, self._meeting)
 
     def leave(self) -> None:
-        """Let them go on, whatever becomes of this object."""
+        """Let them continue, whatever becomes of this object."""
         self._dropped.detach()
         _owned.discard(self)
 
@@ -132,7 +132,7 @@ class Workers:
 
 
 _owned: weakref.WeakSet[Workers] = weakref.WeakSet()
-"""Those that nobody was to look after once this process is gone."""
+"""Workers that no process would supervise once this process is gone."""
 
 
 def _leave_all() -> None:
@@ -141,7 +141,7 @@ def _leave_all() -> None:
 
 
 def _kill_all() -> None:
-    if not at_exit.in_a_kernel():  # those of a kernel were told to save and end, and do so
+    if not at_exit.in_a_kernel():  # those of a kernel were asked to save and end, and do so
         for workers in list(_owned):
             workers.kill()
 
@@ -151,10 +151,10 @@ at_exit.register_for_forks(_leave_all)
 
 
 class FoundWorkers:
-    """The processes of a stretch that another kernel began.
+    """The processes of a session that another kernel began.
 
     Raises:
-        SealError: somebody else may have said which processes they are.
+        SealError: another user may have written which processes they are.
         ValueError: they are on another machine.
     """
 
@@ -170,11 +170,11 @@ class FoundWorkers:
         self._process = _our_launcher(_same_process(self.pid, found["created"]))
 
     def status(self) -> int | None:
-        """0 once the launcher is gone, whatever it ended with; None while it runs."""
+        """Return 0 once the launcher is gone, whatever it ended with; None while it runs."""
         return None if self._process is not None and _runs(self._process) else 0
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end of the launcher; gives 0.
+        """Wait until the launcher has ended; returns 0.
 
         Raises:
             subprocess.TimeoutExpired: it still runs.
@@ -187,7 +187,7 @@ class FoundWorkers:
         return 0
 
     def end(self) -> None:
-        """End all of them, by force where a request is not enough."""
+        """End all of them, by force if a request is not enough."""
         if self._process is not None and _runs(self._process):
             self._process.terminate()
             try:
@@ -207,15 +207,15 @@ def _kill(launcher: subprocess.Popen[bytes], meeting: str) -> None:
 
 
 def _leave(meeting: str) -> None:
-    """Remove what launcher and ranks met in."""
+    """Remove the rendezvous folder of launcher and ranks."""
     if meeting and Path(meeting).name.startswith(_MEETING):
         shutil.rmtree(meeting, ignore_errors=True)
 
 
 def _sweep() -> None:
-    """Remove what ranks met in whose kernel died before they ended: nobody else came to do it."""
+    """Remove rendezvous folders of ranks whose kernel died before they ended: nothing else does."""
     for meeting, descriptor in own_folders(_MEETING):
-        # it is just being made, or holds what this version does not know
+        # it is being made right now, or holds what this version does not know
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
             said = read_regular(_INTRODUCED, _MOST_SAID, folder=descriptor)
             found: dict[str, Any] = json.loads(said)
@@ -225,7 +225,7 @@ def _sweep() -> None:
 
 
 def _introduce(pid: int, folder: Folder, world_size: int, meeting: str) -> None:
-    """Say which process looks after the ranks, for a kernel that finds them later."""
+    """Record which process supervises the ranks, for a kernel that finds them later."""
     said = {
         "pid": pid,
         "created": psutil.Process(pid).create_time(),
@@ -239,7 +239,7 @@ def _introduce(pid: int, folder: Folder, world_size: int, meeting: str) -> None:
 
 
 def _same_process(pid: int, created: float) -> psutil.Process | None:
-    """The process, unless it is gone and its number is another's now."""
+    """Return the process, unless it is gone and its id is now another's."""
     try:
         process = psutil.Process(pid)
         return process if abs(process.create_time() - created) < _SAME_S else None
@@ -248,7 +248,7 @@ def _same_process(pid: int, created: float) -> psutil.Process | None:
 
 
 def key_of_launcher(pid: int) -> str:
-    """The key that a launcher of this user's ranks was handed; ``""`` where it is none."""
+    """Return the key given to a launcher of this user's ranks; ``""`` if it is not one."""
     try:
         process = _our_launcher(psutil.Process(pid))
         return "" if process is None else process.environ().get(KEY, "")
@@ -257,7 +257,7 @@ def key_of_launcher(pid: int) -> str:
 
 
 def _our_launcher(process: psutil.Process | None) -> psutil.Process | None:
-    """The process, if it is a launcher of this user's: no other one is ever ended."""
+    """Return the process, if it is a launcher of this user's: no other one is ever ended."""
     try:
         if process is not None and _PROGRAM in process.cmdline() and _is_ours(process):
             return process
@@ -281,7 +281,7 @@ def _runs(process: psutil.Process) -> bool:
 
 
 def _environment(world_size: int) -> dict[str, str]:
-    """The kernel's environment, with its threads shared among ranks, which speak on loopback."""
+    """Return the kernel's environment; ranks share its threads, and communicate over loopback."""
     loopback = "lo0" if sys.platform == "darwin" else "lo"
     share = threads_of_a_rank(torch.get_num_threads(), world_size)
     own = os.environ.get("OMP_NUM_THREADS", "")
@@ -290,6 +290,6 @@ def _environment(world_size: int) -> dict[str, str]:
         "NCCL_SOCKET_IFNAME": loopback,
         **os.environ,
         "OMP_NUM_THREADS": str(min(int(own), share) if own.isdigit() and int(own) else share),
-        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # ranks meet in a file, and need no other store
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # rendezvous uses a file, and no other store
         "PYTHONPATH": python_path(),
     }

@@ -1,11 +1,11 @@
-"""The program that looks after ranks: torch's own, whose number the ranks are told.
+"""The program that supervises ranks: torch's own, whose process id the ranks are given.
 
 ``python -m workbench.parallel.launch.launcher`` takes the arguments of ``torch.distributed.run``.
 
-Ranks outlive a kernel that is killed, for the next one to take them up. On JupyterHub they end with
-its server: one that is stopped, by its owner or because it was idle for long, gives back what it
-had. A spawner that starts servers as plain processes ends the server alone, so the launcher looks
-whether it is there.
+Ranks outlive a kernel that is killed, so that the next one can attach to them. On JupyterHub they
+end with its server: one that is stopped, by its owner or because it was idle for long, gives back
+what it used. A spawner that starts servers as plain processes ends only the server, so the launcher
+checks whether it still runs.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from torch.distributed import run
 from workbench.processes import PARENT
 
 _ON_A_HUB = "JUPYTERHUB_SERVICE_PREFIX"
-"""Which JupyterHub gives to servers, and they to their kernels."""
+"""Environment variable that JupyterHub sets for servers, and they for their kernels."""
 _SERVER = "JPY_PARENT_PID"
-"""The environment's name for the number of the server that started a kernel."""
+"""Environment variable with the process id of the server that started a kernel."""
 
 
 def server_on_a_hub() -> psutil.Process | None:
-    """The server whose kernel began this; None where it is not JupyterHub's, or not here."""
+    """Return the server whose kernel began this; None where it is not JupyterHub's, or not here."""
     number = os.environ.get(_SERVER, "")
     if _ON_A_HUB not in os.environ or not number.isdigit():
         return None

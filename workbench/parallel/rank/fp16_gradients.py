@@ -1,13 +1,13 @@
-"""Under ``fp16`` a sum of gradients overflows on ranks where it would in one process.
+"""Under ``fp16``, make a sum of gradients overflow on ranks where it would in one process.
 
 Autocast computes the gradient of a weight in float16: a sum over the rows of a batch, rounded, and
-cast to the weight's own type. Each rank rounds the sum over its own rows, and ranks add up in
-float32, so what is too large for float16 in one process is not there. The scaler of one process
-would skip that step and halve its scale. So what the sum of all rows would not fit is infinite
-here, too.
+cast to the weight's own type. Each rank rounds the sum over its own rows, and ranks sum in float32,
+so what is too large for float16 in one process is not too large there. The scaler of one process
+would skip that step and halve its scale. So a value that would not fit for the sum of all rows is
+set to infinity here, too.
 
-Gradients that come by no such cast (of a norm, say) may be as large as they like. Compiled code
-hides its casts: under ``compile`` the scale may settle higher than in one process.
+Gradients that do not come from such a cast (of a norm, say) may have any size. Compiled code hides
+its casts: under ``compile`` the scale may settle higher than in one process.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ from workbench.torch_private.graph_leaves import leaf_of
 from workbench.torch_private.kernels import norms_of
 
 _OVERFLOWS = 65_520.0
-"""From here on a number is infinite in float16: half-way between its largest, 65,504, and the next
-that it would have."""
+"""From this number on a number is infinite in float16: half-way between its largest, 65,504, and
+the next that it would have."""
 
 
 @torch.no_grad()
 def overflow_as_whole(model: nn.Module, loss: torch.Tensor) -> None:
-    """Have gradients infinite that one process would have rounded to infinity.
+    """Set gradients to infinity that one process would have rounded to infinity.
 
     Args:
-        model: as it is laid over the ranks, with the added up and still scaled gradients of all.
-        loss: what backward was called on.
+        model: the model as it is laid out over the ranks, with the summed and still scaled
+            gradients of all ranks.
+        loss: the loss on which backward was called.
     """
     own = [(one, _local(one.grad)) for one in model.parameters() if one.grad is not None]
     dense = [(one, grad) for one, grad in own if grad.is_floating_point() and not grad.is_sparse]
@@ -61,10 +62,11 @@ def _local(gradient: torch.Tensor) -> torch.Tensor:
 def _rounded(
     model: nn.Module, loss: torch.Tensor, parameters: Sequence[nn.Parameter]
 ) -> list[bool]:
-    """Of each parameter, whether its gradient comes by casts from float16 alone, on any rank.
+    """Return per parameter whether its gradient comes only by casts from float16, on any rank.
 
-    Ranks may have gone different ways through the model. Where whole gradients are the same on all
-    of them, so is the answer; of shards each rank has its own, and the scaler agrees.
+    Ranks may have taken different paths through the model. Where whole gradients are the same on
+    all of them, so is the result; for shards each rank has its own, and the scaler makes ranks
+    agree.
     """
     leaves = {id(one): id(one) for one in model.parameters()}
     shards = gathered_parameters(model)
@@ -81,7 +83,7 @@ def _rounded(
 
 
 def _is_cast(node: Any) -> bool:
-    """Whether the node's gradient comes in float16 and is given on in another type."""
+    """Whether the node's gradient arrives in float16 and is passed on in another type."""
     if type(node).__name__ != "ToCopyBackward0":
         return False
     return node._input_metadata[0].dtype is torch.float16  # torch has no public name for it

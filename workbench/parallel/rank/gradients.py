@@ -1,15 +1,15 @@
-"""How the gradients of ranks become those of the whole batch: each rank's are added up.
+"""How the gradients of ranks become those of the whole batch: by summing them over the ranks.
 
-Or averaged, where every rank has the whole batch (`workbench.parallel.checks.batch_sums`): each
-computes what one process does.
+Or averaging them, where every rank has the whole batch (`workbench.parallel.checks.batch_sums`):
+each rank then computes what one process does.
 
-`fully_shard` does so while backward runs, `DistributedDataParallel` too. DDP has to know beforehand
-which parameters a backward reaches and by one way only, which it reads off the graph. What it
-cannot read there it fails on ("marked as ready twice"): a reentrant checkpoint, whose inside is a
-backward of its own, and a parameter that the loss takes without the model (a penalty on weights
-that no forward uses). So the first step of ``ddp`` is computed without DDP, its gradients added up
-after backward; where its graph has nothing of that kind DDP does it from then on, while backward
-runs.
+`fully_shard` does so while backward runs, and so does `DistributedDataParallel`. DDP must know
+beforehand which parameters a backward reaches, and reaches by one path only; it reads this from the
+graph. It fails ("marked as ready twice") on what it cannot read there: a reentrant checkpoint,
+whose inside is a backward of its own, and a parameter that the loss uses without the model (a
+penalty on weights that no forward uses). So the first step of ``ddp`` is computed without DDP, and
+its gradients are summed after backward; where its graph has nothing of that kind, DDP sums them
+from then on, while backward runs.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ if TYPE_CHECKING:
 
 _TWICE = re.compile("marked as ready twice|mark a variable ready only once")
 _ROUNDED = (torch.float16, torch.bfloat16)
-"""Added up in more bits."""
+"""Types that are summed in more bits."""
 _SPARSE = (
     "the model has sparse gradients, which NCCL does not add up: ranks exchange their rows after "
     "backward and not while it runs, as DistributedDataParallel would"
 )
 _REENTRANT = "CheckpointFunctionBackward"
-"""Of torch's reentrant checkpoint, and of those of other libraries."""
+"""Graph node of torch's reentrant checkpoint, and of those of other libraries."""
 
 
 class Gradients:
-    """Lays a model over ranks, and adds up its gradients.
+    """Lays out a model over ranks, and sums its gradients.
 
     Args:
-        training: whose model it is.
-        layout: of all ranks.
-        shard: lays the model out for ``fsdp``; gives what a step calls.
-        average: every rank has the whole batch, so gradients are averaged and not added up.
+        training: the training whose model it is.
+        layout: the layout of all ranks.
+        shard: lays the model out for ``fsdp``; returns what a step calls.
+        average: every rank has the whole batch, so gradients are averaged instead of summed.
     """
 
     def __init__(
@@ -65,29 +65,29 @@ class Gradients:
         self.called: Callable[..., Any] = training.model
         """What a step calls."""
         self.note = ""
-        """What a person should know of it."""
+        """What the user should know about it."""
         self._after = layout.kind == "ddp"
-        """Whether they are added up after backward."""
+        """Whether gradients are summed after backward."""
         self._is_open = self._after
-        """Whether DDP may do it yet."""
+        """Whether it is still undecided if DDP may sum them."""
         if layout.kind == "fsdp":
             self.called = shard()
-        elif training.modeset.compiled:  # code is compiled once, and cut where DDP wants it
+        elif training.modeset.compiled:  # code is compiled once, and split where DDP needs it
             self._take_ddp()
 
     @property
     def is_sharded(self) -> bool:
-        """Whether parameters are."""
+        """Whether parameters are sharded."""
         return self._layout.kind == "fsdp"
 
     def look(self, logits: torch.Tensor, loss: torch.Tensor) -> None:
-        """Before the backward of a step; looks at the graph of the first one."""
+        """Inspect the graph of the first step; called before the backward of each step."""
         if self._is_open:
             self._is_open = False
             self.note = first_said(_not_for_ddp(self._training.model, logits, loss))
 
     def explain(self, error: RuntimeError) -> str:
-        """What an error of backward has to do with ranks, and what to do, or ``""``."""
+        """Return how an error of backward is related to ranks, and what to do, or ``""``."""
         if self._layout.kind != "ddp" or not _TWICE.search(str(error)):
             return ""
         return (
@@ -98,10 +98,10 @@ class Gradients:
         )
 
     def after_backward(self, loss: torch.Tensor) -> None:
-        """Add up what nobody has added up yet.
+        """Sum the gradients that nothing has summed yet.
 
         Args:
-            loss: on which backward was called.
+            loss: the loss on which backward was called.
         """
         model = self._training.model
         if self._after:
@@ -121,14 +121,14 @@ class Gradients:
     def _take_ddp(self) -> None:
         self._after = self._is_open = False
         training = self._training
-        with training.guard.written_by_others():  # it gives all ranks the first one's weights
+        with training.guard.written_by_others():  # it sends all ranks the first one's weights
             self.called = lay_out(
                 training.model, self._layout, training.device, read=logits_of, average=self._average
             )
 
 
 def _not_for_ddp(model: nn.Module, logits: torch.Tensor, loss: torch.Tensor) -> str:
-    """Why DDP cannot do it, as a note, or ``""``."""
+    """Return why DDP cannot sum the gradients, as a note, or ``""``."""
     if any(type(node).__name__ == _REENTRANT for node in nodes_below(loss)):
         return (
             "the model has a checkpoint with use_reentrant=True, whose inside "
@@ -157,14 +157,14 @@ def _has_rows_on_gpu(model: nn.Module) -> bool:
 
 
 def _share_out(model: nn.Module) -> None:
-    """Divide sharded gradients, which were added up, by the number of ranks."""
+    """Divide sharded gradients, which were summed, by the number of ranks."""
     for parameter in model.parameters():
         if isinstance(parameter, DTensor) and parameter.grad is not None:
             parameter.grad.div_(dist.get_world_size())
 
 
 def _add_up(parameters: list[nn.Parameter], *, average: bool) -> None:
-    """Add up gradients over the ranks; one that no rank has reached has none afterwards either."""
+    """Sum gradients over the ranks; one that no rank has reached has none afterwards either."""
     share = dist.get_world_size() if average else 1
     trained = [one for one in parameters if one.requires_grad]
     if not trained:
@@ -196,9 +196,9 @@ def _add_up(parameters: list[nn.Parameter], *, average: bool) -> None:
 
 
 def _sum_of_rows(gradient: torch.Tensor) -> torch.Tensor:
-    """The sum of a sparse gradient over the ranks; NCCL adds up none, so rows are exchanged.
+    """Sum a sparse gradient over the ranks; NCCL does not sum such ones, so rows are exchanged.
 
-    Rows that no rank has are not in it: an optimizer leaves those alone.
+    Rows that no rank has are not in the sum: an optimizer leaves those alone.
     """
     own = gradient.detach().coalesce()
     places, values = own.indices(), own.values()
@@ -215,7 +215,7 @@ def _sum_of_rows(gradient: torch.Tensor) -> torch.Tensor:
 
 
 def _from_all(rows: torch.Tensor, numbers: list[int]) -> torch.Tensor:
-    """The rows of all ranks, of which each has so many of the ``numbers``."""
+    """Return the rows of all ranks; ``numbers`` says how many each of them has."""
     room = rows.new_zeros(max(numbers), *rows.shape[1:])
     room[: rows.shape[0]] = rows
     found = [torch.empty_like(room) for _ in numbers]
@@ -224,6 +224,6 @@ def _from_all(rows: torch.Tensor, numbers: list[int]) -> torch.Tensor:
 
 
 def _numbers(gradient: torch.Tensor) -> torch.Tensor:
-    """As a row of real numbers."""
+    """Return it as a row of real numbers."""
     row = gradient.detach().reshape(-1)
     return torch.view_as_real(row.resolve_conj()).reshape(-1) if row.is_complex() else row

@@ -1,10 +1,10 @@
-"""An optimizer's groups while it steps: shards in some, whole parameters in others.
+"""An optimizer's parameter groups while it steps: shards in some, whole parameters in others.
 
 Under ``fsdp`` some parameters stay whole on every rank (`workbench.parallel.checks.parameter_use`).
-Most optimizers of torch work on all parameters of a group in one call where they can (``foreach``,
-the default on a GPU, and ``fused``), and torch takes no list in which one tensor lies over ranks
-and another does not. The update of a parameter does not ask which others are in its group, so a
-group of both kinds is two for the time of a step.
+Most optimizers of torch process all parameters of a group in one call where they can (``foreach``,
+the default on a GPU, and ``fused``), and torch accepts no list in which one tensor is sharded over
+ranks and another is not. The update of a parameter does not depend on which others are in its
+group, so a group of both kinds is split in two for the time of a step.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.distributed.tensor import DTensor
 
 @contextmanager
 def kinds_apart(optimizer: torch.optim.Optimizer) -> Generator[None]:
-    """While inside, no group of ``optimizer`` has both shards and whole parameters.
+    """Split each group of ``optimizer`` that has both shards and whole parameters, while inside.
 
     What a step writes into a group (a count, an average) is in the group afterwards.
     """
@@ -39,7 +39,7 @@ def kinds_apart(optimizer: torch.optim.Optimizer) -> Generator[None]:
 
 
 def _parts(group: dict[str, Any]) -> list[dict[str, Any]]:
-    """``group`` itself where its parameters are of one kind; else two of the same settings."""
+    """Return ``group`` itself if its parameters are of one kind; else two with its settings."""
     shards = [one for one in group["params"] if isinstance(one, DTensor)]
     whole = [one for one in group["params"] if not isinstance(one, DTensor)]
     if not (shards and whole):

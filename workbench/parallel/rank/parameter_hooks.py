@@ -1,14 +1,14 @@
 """Hooks on the gradients of parameters, called on ranks with what one process calls them with.
 
-Autograd would call a hook on a rank with the gradient of that rank's rows, before ranks add theirs
-up. What a mask or a factor does is the same then, but a clamp, a norm or a step that the hook takes
-is not, and under `fsdp` it would never be called: gradients get to a shard past autograd. So the
-hooks are taken off the parameters, and called once the gradients of all ranks are added up, whole,
-before anything else looks at them: those of a tensor first, which may give another gradient, then
-those that torch calls after it was accumulated. In one process the parameters near the loss come
-first; so they do here.
+Autograd would call a hook on a rank with the gradient of that rank's rows, before ranks sum theirs.
+For a mask or a factor the result would be the same, but not for a clamp, a norm or a step that the
+hook takes, and under `fsdp` the hook would never be called: gradients reach a shard without
+autograd. So the hooks are removed from the parameters, and called once the gradients of all ranks
+are summed, whole, before anything else reads them: those of a tensor first, which may return
+another gradient, then those that torch calls after it was accumulated. In one process the
+parameters near the loss come first; so they do here.
 
-Whatever a hook goes by must be the same on all ranks, or their weights come apart. Ranks compare
+Whatever a hook depends on must be the same on all ranks, or their weights diverge. Ranks compare
 what hooks have made of the gradients in every step that has some: one small collective.
 """
 
@@ -39,10 +39,10 @@ class _Hooked(NamedTuple):
 
 
 class ParameterHooks:
-    """The hooks on the parameters of a model, which are taken off.
+    """The hooks on the parameters of a model, which are removed from them.
 
     Args:
-        model: before it is laid over the ranks; made by all ranks alike.
+        model: the model before it is laid out over the ranks; every rank must create this object.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -55,17 +55,17 @@ class ParameterHooks:
                     setattr(parameter, one, OrderedDict())
 
     def why_whole(self) -> str:
-        """Why an update under `fsdp` is to see whole gradients; ``""`` without hooks."""
+        """Return why an update under `fsdp` must see whole gradients; ``""`` without hooks."""
         if not self._hooked:
             return ""
         return f"hooks see the gradient of {listed(one.name for one in self._hooked)} whole"
 
     def call(self) -> None:
-        """Call them, once the gradients of the step are added up and whole; by all ranks together.
+        """Call the hooks, once gradients are summed and whole; every rank must call it.
 
         Raises:
-            RuntimeError: ranks have got different gradients from them.
-            Exception: what a hook raises.
+            RuntimeError: hooks have given ranks different gradients.
+            Exception: whatever a hook raises.
         """
         if not self._hooked:
             return
@@ -88,7 +88,7 @@ class ParameterHooks:
 
     @torch.no_grad()
     def _compare(self) -> None:
-        """See that all ranks go on with the same gradients and weights."""
+        """Check that all ranks continue with the same gradients and weights."""
         sums = [_digest(one.parameter) for one in self._hooked]
         device = self._hooked[0].parameter.device
         seen = torch.tensor([*sums, *(-one for one in sums)], dtype=torch.float64, device=device)
@@ -110,7 +110,7 @@ class ParameterHooks:
 
 
 def _digest(parameter: nn.Parameter) -> float:
-    """A number for values and gradient; what is not finite is looked for elsewhere."""
+    """Return a number for values and gradient; what is not finite is checked for elsewhere."""
     found = 0.0
     for weight, tensor in enumerate((parameter.detach(), parameter.grad), start=1):
         if tensor is not None:

@@ -2,9 +2,9 @@
 
 ``python -m workbench.parallel.launch.launcher ... -m workbench.parallel.rank.program FOLDER``
 
-What it dies of is written to a file of its rank, so that whoever started it can tell a person; the
-launcher then ends the other ranks. A rank whose launcher is gone ends too: nobody would look after
-it.
+The error that ends a rank is written to a file of that rank, so that the process that started it
+can report it to the user; the launcher then ends the other ranks. A rank whose launcher is gone
+ends, too: no process would supervise it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> NoReturn:
         join()
         train(folder)
         dist.destroy_process_group()
-    except BaseException as error:  # noqa: BLE001 - a model may raise anything, and is reported
+    except BaseException as error:  # noqa: BLE001 - a model may raise anything, which is reported
         write_down(error, rank, folder)
         traceback.print_exc()
         sys.stderr.flush()
@@ -55,12 +55,12 @@ def main(arguments: list[str]) -> NoReturn:
 
 
 def leave() -> NoReturn:
-    """End this process, its work done, without taking Python and torch apart.
+    """End this process once its work is done, without finalizing Python and torch.
 
-    A thread of a library that asks for the interpreter while that is done, or is still there when
-    C++ takes its own down, ends a process by SIGABRT: seen here once in hundreds of ranks, and the
-    launcher calls that a failure of the training. What was registered with `atexit` is called: it
-    ends loader workers, and a user's module may keep something there.
+    A thread of a library that requests the interpreter during finalization, or still exists when
+    C++ finalizes its own part, ends a process by SIGABRT: seen here once in hundreds of ranks, and
+    the launcher treats that as a failure of the training. What was registered with `atexit` is
+    called: it ends loader workers, and a user's module may keep something there.
     """
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] - what ending Python would call
     sys.stdout.flush()
@@ -69,9 +69,9 @@ def leave() -> NoReturn:
 
 
 def join(patience: timedelta = _PATIENCE) -> None:
-    """Join the other ranks: gloo carries what lies on the CPU, NCCL what lies on a GPU.
+    """Join the other ranks: gloo transfers what is on the CPU, NCCL what is on a GPU.
 
-    They meet in a file: no port is opened for it.
+    They rendezvous through a file: no port is opened for it.
 
     Args:
         patience: how long a rank waits for another one.
@@ -106,7 +106,7 @@ def _local_rank() -> int:
 
 
 def write_down(error: BaseException, rank: int, folder: Folder) -> None:
-    """Keep what a rank died of in a file of its own, for whoever started it."""
+    """Write the error that ended a rank to a file of its own, for the process that started it."""
     fault = {
         "fault": fault_of(error, f"rank {rank}"),
         "lost": isinstance(error, dist.DistError) or "gloo" in str(error),

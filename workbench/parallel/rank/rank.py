@@ -1,8 +1,8 @@
 """One rank of a parallel training: steps, epochs and commands, in step with all others.
 
-Every rank holds the whole schedule of things to do and decides the same from the same numbers:
-where the run ends, when an epoch is over, which commands are obeyed before which step. Rank 0 alone
-knows how many commands there are, says so in the collective of a step, and tells the outside what
+Every rank knows everything that is to be done and decides the same from the same numbers: where the
+run ends, when an epoch is over, which commands are executed before which step. Only rank 0 knows
+how many commands there are, shares their number in the collective of a step, and reports what
 happens.
 """
 
@@ -53,16 +53,16 @@ if TYPE_CHECKING:
     from workbench.parallel.transfer.object_state import ObjectState
 
 _SAVE_SHARE = 20.0
-"""A checkpoint is written at most once in so many times the time that it takes."""
+"""Minimum time between checkpoints, as a multiple of the time that writing one takes."""
 
 
 class Rank:
     """This process's part of a training, from a start checkpoint to an end.
 
     Args:
-        training: unpacked, its weights still empty.
+        training: the unpacked training, its weights still empty.
         job: what is to be done.
-        folder: where the others are met.
+        folder: the folder through which ranks and kernel communicate.
     """
 
     def __init__(self, training: Training, job: Job, folder: Folder) -> None:
@@ -75,7 +75,7 @@ class Rank:
         self._waiting = Follower(folder.control, folder.seal)
         """Counts commands, which `_commands` reads."""
         self._obey = 0
-        """How many commands are to be carried out before the next step."""
+        """Number of commands to execute before the next step."""
         self._ended = ""
         self._saved, self._save_took = time.monotonic(), 0.0
         self._reporter = Reporter(folder, dist.get_rank(), training.device)
@@ -91,7 +91,7 @@ class Rank:
         self._source = RankSource(training.cursor.source, rank, ranks, fewest=fewest)
         training.cursor.source = self._source
         self._whole: WholeStep | None = None
-        """Of an optimizer that sees whole parameters though they are sharded."""
+        """For an optimizer that sees whole parameters although they are sharded."""
         self._optimizer_draws = draws_numbers(training.optimizer)
         """Whether the optimizer draws random numbers in its step."""
         self._hooks = ParameterHooks(training.model)
@@ -118,22 +118,23 @@ class Rank:
         training.train_mode.load_state(modes, training.optimizer)
         if objects is not None:
             after = dict(training.model.named_parameters())
-            # with whole ones the optimizer goes on, and so does what it holds
+            # the optimizer continues with whole ones, and so does what it holds
             changed = {} if self._whole else {id(before[name]): after[name] for name in before}
             objects.begin(changed)
         training.guard = RankGuard(training, self._whole)
         self._structure = Structure(training)
-        is_compiled = training.modeset.compiled  # what is compiled no more has other operations
+        is_compiled = training.modeset.compiled  # once no longer compiled, it has other operations
         watches = not (look.undivided or is_compiled) and training.new_ways < MOST
         self._ways = Ways(training.ways) if watches else None
-        """Through the model; None where a new one would change nothing, or there were many."""
+        """Paths through the model; None where a new one would change nothing, or there were
+        many."""
         self._before_fetch: Any = None
-        """Of the generators that samples may draw from."""
+        """State, before a fetch, of the generators that samples may draw from."""
         self._note()
         self._teller.tell("ready", ranks=ranks, step=training.step_count, branches=look.branches)
 
     def _shard(self) -> nn.Module:
-        """Lay the model over the ranks, and the optimizer's state, or have it see whole ones."""
+        """Lay out the model and the optimizer's state, or have it see whole parameters."""
         training, look = self.training, self._look
         before = dict(training.model.named_parameters())
         look.refuse_under(self.layout)
@@ -163,11 +164,11 @@ class Rank:
 
     @property
     def called(self) -> nn.Module:
-        """What a step calls: the model, or what ``ddp`` puts around it."""
+        """What a step calls: the model, or the wrapper that ``ddp`` puts around it."""
         return cast("nn.Module", self._gradients.called)
 
     def _looked(self) -> FirstLook:
-        """The first part is looked at; made anew where the model refuses the one row it has."""
+        """Inspect the first part; it is made again where the model refuses the one row it has."""
         source, cursor = self._source, self.training.cursor
         before = source.drawn_from.state()
 
@@ -183,7 +184,7 @@ class Rank:
             source.need_two()
             again()
         if not look.has_compared and not source.is_undivided and dist.get_world_size() > 1:
-            source.undivided()  # a rank has one sample, which says nothing
+            source.undivided()  # a rank has one sample, which shows nothing
             again()
             if not look.has_compared:
                 self.training.undivided = ONE_SAMPLE
@@ -191,7 +192,7 @@ class Rank:
             elif not look.undivided:
                 source.undivided(yes=False)
                 again()
-        self.training.undivided = look.undivided  # it is not looked for again
+        self.training.undivided = look.undivided  # it is not determined again
         if look.undivided and not source.is_undivided:
             source.undivided()
             again()
@@ -201,7 +202,7 @@ class Rank:
         return look
 
     def _note(self) -> None:
-        """Say what is not as in one process, or costs something."""
+        """Add notes on what is not as in one process, or costs something."""
         source, ranks = self._source, dist.get_world_size()
         notes = [
             *self._look.notes,
@@ -240,7 +241,7 @@ class Rank:
     # -- steps ------------------------------------------------------------------------------
 
     def advance(self) -> None:
-        """Do the next step, and what comes after the last one of an epoch."""
+        """Compute the next step, and do what comes after the last one of an epoch."""
         training = self.training
         training.note(training.schedule.catch_up())
         samples = self._source.samples
@@ -252,7 +253,7 @@ class Rank:
             self._end_epoch()
 
     def _step_or_leave_out(self, part: Part) -> bool:
-        """`_step`, or go past a last batch of one sample that the model refuses."""
+        """Call `_step`, or skip a last batch of one sample that the model refuses."""
         try:
             return self._step(part)
         except (ValueError, RuntimeError) as error:  # the second where Dynamo has traced it
@@ -265,7 +266,7 @@ class Rank:
             return True
 
     def _step(self, part: Part) -> bool:
-        """One step; False where it was not applied, because something was not finite."""
+        """Compute one step; False if it was not applied, because something was not finite."""
         training = self.training
         training.guard.remember()
         self._structure.remember()
@@ -299,7 +300,7 @@ class Rank:
             undo(training, None)
             reshard(training.model)
             self._structure.restore()
-            if self._before_fetch is not None:  # the batch is fetched anew, at home
+            if self._before_fetch is not None:  # the batch is fetched again, in the kernel
                 self._source.drawn_from.go_to(self._before_fetch)
             if isinstance(error, NewWayError) and self._ways is not None:
                 self._teller.tell("new-way", step=training.step_count, ways=self._ways.of_all())
@@ -329,7 +330,7 @@ class Rank:
         return True
 
     def _come_together(self, done: Summed) -> None:
-        """After a step in which ranks did not draw alike what they were to."""
+        """Align the ranks after a step in which they did not draw the same numbers."""
         if done.drew_late and self._source.samples is not None:
             self._source.samples.draws = True
             self._source.samples.drew_late = False
@@ -359,25 +360,25 @@ class Rank:
         with self._teller.at_work("ends an epoch"):
             self.training.end_epoch()
         self._teller.position(self._commands.count)
-        # asked of rank 0's clock: all save or none does
+        # by rank 0's clock: all save or none does
         if _agreed(self._time_to_save):
             self._try_to_save()
 
     def _meet(self) -> None:
-        """Compare what all ranks hold, and have the same buffers on all of them."""
+        """Compare what all ranks hold, and give all of them the same buffers."""
         compare(self.training, {} if self._whole is None else self._whole.updated())
         _same_buffers(self.training)
 
     @property
     def _time_to_save(self) -> bool:
-        """By this rank's clock; writing takes a small share of the time."""
+        """Whether to save, by this rank's clock; writing takes a small share of the time."""
         passed = time.monotonic() - self._saved
         return passed > max(self._save_every, _SAVE_SHARE * self._save_took)
 
     def _try_to_save(self) -> None:
-        """Write a checkpoint; where it cannot be written the older one stays, and training goes on.
+        """Write a checkpoint; if that fails, the older one stays, and training continues.
 
-        The last one of all has to be written.
+        The very last checkpoint must be written.
         """
         try:
             self._save()
@@ -399,7 +400,7 @@ class Rank:
     # -- commands ---------------------------------------------------------------------------
 
     def _count_commands(self) -> int:
-        """How many commands there are; of rank 0, the others are told."""
+        """Return how many commands there are; rank 0 knows, and the others are informed."""
         if not self.leads:
             return 0
         for _ in self._waiting.new():
@@ -407,7 +408,7 @@ class Rank:
         return self._waiting.count
 
     def _carry_out(self) -> None:
-        """Obey what all ranks are to obey before the next step."""
+        """Execute what all ranks execute before the next step."""
         for command in self._commands.new(self._obey):
             self._do(command)
 
@@ -449,7 +450,7 @@ DRAWS_APART = (
 
 
 def refuses_one_row(model: nn.Module) -> bool:
-    """Whether it has batch norm that counts what a batch has, and may refuse a single row."""
+    """Return whether it has batch norm that uses batch statistics, and may refuse a single row."""
     return any(
         isinstance(module, BATCH_NORMS) and (module.training or not module.track_running_stats)
         for module in model.modules()
@@ -457,9 +458,9 @@ def refuses_one_row(model: nn.Module) -> bool:
 
 
 def normalises_parts(model: nn.Module) -> bool:
-    """Whether it has batch norm that goes by the rows of one rank, where steps are divided.
+    """Return whether it has batch norm that uses the rows of one rank, where steps are divided.
 
-    `torch.nn.SyncBatchNorm` goes by those of all.
+    `torch.nn.SyncBatchNorm` uses those of all ranks.
     """
     return any(
         isinstance(module, BATCH_NORMS)
@@ -470,10 +471,10 @@ def normalises_parts(model: nn.Module) -> bool:
 
 
 def count_alone(model: nn.Module) -> None:
-    """Have `torch.nn.SyncBatchNorm` count the rows of this rank, which has the whole batch.
+    """Have `torch.nn.SyncBatchNorm` count the rows of this rank only, which has the whole batch.
 
-    Over all ranks each row would count once a rank, and the variance that is kept would have
-    another factor: of twice as many rows. All ranks call it together.
+    Over all ranks each row would count once per rank, and the variance that is kept would have
+    another factor: that of twice as many rows. Every rank must call it.
     """
     norms = [module for module in model.modules() if isinstance(module, nn.SyncBatchNorm)]
     if norms:
@@ -483,16 +484,16 @@ def count_alone(model: nn.Module) -> None:
 
 
 def _same_buffers(training: Training) -> None:
-    """Every rank has seen its own samples; what it counts of them is rank 0's, as under DDP."""
+    """Give all ranks the buffers of rank 0, as under DDP: every rank has seen its own samples."""
     for buffer in training.model.buffers():
         sent = buffer.detach().contiguous().clone()
-        # as bytes: gloo knows no 16-bit integers and no 8-bit floats
+        # as bytes: gloo supports no 16-bit integers and no 8-bit floats
         dist.broadcast(sent.reshape(-1).view(torch.uint8), 0)
         buffer.copy_(sent)
 
 
 def _agreed(mine: bool) -> bool:
-    """What rank 0 says."""
+    """Return what rank 0 has."""
     said = torch.tensor([int(mine)], device="cpu")
     dist.broadcast(said, 0)
     return bool(said.item())

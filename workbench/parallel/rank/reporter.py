@@ -1,4 +1,4 @@
-"""What rank 0 tells the outside while it trains."""
+"""What rank 0 reports while it trains."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _AT_WORK_S = 5.0
 
 
 class Teller:
-    """Writes messages about a training, if it is the one who does.
+    """Writes messages about a training, on the rank that reports.
 
     Args:
-        training: of which is told.
-        events: where to; None: another rank tells, and this one says nothing.
+        training: the training that is reported.
+        events: where messages are written; None: another rank reports, and this one does not.
     """
 
     def __init__(self, training: Training, events: Writer | None) -> None:
@@ -32,25 +32,25 @@ class Teller:
         self._events = events
         self._told = time.monotonic()
         self._num_notes = 0
-        """How many of its notes have been told."""
+        """Number of its notes that have been reported."""
         self._steps: list[tuple[int, float, int]] = []
-        """(step, seconds, samples of all ranks) since the last position told."""
+        """(step, seconds, samples of all ranks) since the last reported position."""
         if self._events is not None:
             training.scalars.add_sink(self._scalars)
             training.board.subscribe(self._epoch)
 
     def tell(self, kind: str, **message: object) -> None:
-        """Tell something, and all scalars until now before it."""
+        """Report something, after all scalars until now."""
         if self._events is not None:
             self._training.scalars.flush()
             self._write({"type": kind, **message})
 
     @contextmanager
     def at_work(self, what: str) -> Generator[None]:
-        """While inside, tell now and then that it goes on: nothing else is told meanwhile.
+        """Report at intervals, while inside, that work continues: nothing else is reported then.
 
         Args:
-            what: ``saves a checkpoint``.
+            what: what the rank does, such as ``saves a checkpoint``.
         """
         if self._events is None:
             yield
@@ -71,7 +71,7 @@ class Teller:
             thread.join()
 
     def step(self, seconds: float, samples: int, obeyed: int) -> None:
-        """A step has gone through; the position is told now and then."""
+        """Count a finished step; the position is reported at intervals."""
         self._training.measures.count(samples)
         if self._events is None:
             return
@@ -80,14 +80,14 @@ class Teller:
             self.position(obeyed)
 
     def notes(self) -> None:
-        """Tell the notes that are new."""
+        """Report the notes that are new."""
         notes = self._training.board.notes
         if self._events is not None and (new := notes[self._num_notes :]):
             self._num_notes = len(notes)
             self.tell("notes", notes=new)
 
     def position(self, obeyed: int) -> None:
-        """Tell where the training is; ``obeyed`` is how many commands were carried out."""
+        """Report where the training is; ``obeyed`` is the number of commands executed."""
         if self._events is None:
             return
         training = self._training

@@ -1,8 +1,8 @@
-"""Random numbers of an optimizer's step, which all ranks must draw alike.
+"""Random numbers of an optimizer's step, which all ranks must draw identically.
 
 Ranks draw dropout from streams of their own. An optimizer that adds noise (SGLD, stochastic
-rounding) would add other noise on each rank, and under `ddp` nothing would ever bring their weights
-together again. So in its step all ranks draw what the first one does, which has the stream of a
+rounding) would add other noise on each rank, and under `ddp` nothing would ever make their weights
+the same again. So in its step all ranks draw what the first rank does, which has the stream of a
 single process.
 """
 
@@ -17,10 +17,10 @@ import torch.distributed as dist
 
 @contextmanager
 def numbers_of_first_rank(device: torch.device) -> Generator[None]:
-    """What is drawn inside is drawn alike on all ranks; afterwards each has its own stream again.
+    """Draw the same numbers on all ranks inside; afterwards each has its own stream again.
 
     Args:
-        device: of this rank.
+        device: the device of this rank.
     """
     on_gpu = device.type == "cuda"
     states = [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if on_gpu else [])]

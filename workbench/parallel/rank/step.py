@@ -1,11 +1,12 @@
 """One training step of one rank: its part of the batch, the whole batch's gradient.
 
-Gradients of ranks are added up (`workbench.parallel.rank.gradients`), so each rank's loss is to be
-a part of the whole batch's. Ranks may have different numbers of samples: the last batch of an epoch
-rarely divides, and labels may be ignored. So a loss that is known to be a mean is weighed by what
-it averages over here, in what all average over, and a sum is left as it is; one that is not known
-is computed of the whole batch on every rank (`workbench.parallel.rank.whole_batch_loss`). Weights,
-losses, right answers and the command to obey next are summed in one small collective.
+Gradients of ranks are summed (`workbench.parallel.rank.gradients`), so each rank's loss must be a
+part of the whole batch's. Ranks may have different numbers of samples: the last batch of an epoch
+rarely divides evenly, and labels may be ignored. So a loss that is known to be a mean is weighted
+by what it averages over here, relative to what all ranks average over, and a sum is left as it is;
+a loss that is not known is computed for the whole batch on every rank
+(`workbench.parallel.rank.whole_batch_loss`). Weights, losses, correct predictions and the command
+to execute next are summed in one small collective.
 """
 
 from __future__ import annotations
@@ -43,51 +44,52 @@ if TYPE_CHECKING:
 
 
 class Summed(NamedTuple):
-    """What is known of a step once all ranks have said their part."""
+    """What is known of a step once all ranks have contributed."""
 
     loss: float
-    """Of the whole batch."""
+    """Loss of the whole batch."""
     right: float
-    """Right answers in it."""
+    """Number of correct predictions in it."""
     answers: float
-    """Answers in it; 0 where the notion does not apply."""
+    """Number of predictions in it; 0 where accuracy does not apply."""
     gradient_norm: float | None
-    """Before clipping; where nothing is clipped, of steps of which all is logged. Else None."""
+    """Norm before clipping; where nothing is clipped, only for steps that are logged in full. Else
+    None."""
     obey: int
-    """How many commands all ranks have carried out before the next step."""
+    """Number of commands that all ranks have executed before the next step."""
     save: bool
-    """Whether rank 0 wants a checkpoint after it, which all write together."""
+    """Whether rank 0 requests a checkpoint after the step, which all ranks write together."""
     applied: bool
     """False where a gradient scaler skipped the update."""
     samples: int
-    """Of the whole batch."""
+    """Number of samples of the whole batch."""
     logits: torch.Tensor
-    """Of this rank's part, detached: to be looked at, not to be kept."""
+    """Logits of this rank's part, detached: to be inspected, not to be kept."""
     is_apart: bool
-    """Whether ranks have drawn different numbers where they were to draw the same."""
+    """Whether ranks have drawn different numbers where they should draw the same."""
     drew_late: bool
     """Whether samples of some rank drew random numbers, and none of the first batch did."""
 
 
 class _Told(NamedTuple):
-    """What each rank says of its part, and what that is summed over all ranks."""
+    """What each rank reports about its part, or the sum of that over all ranks."""
 
     loss: float
     """This rank's part of the sum of losses."""
     weight: float
-    """And of what that is divided by."""
+    """This rank's part of what that sum is divided by."""
     right: float
     answers: float
     obey: float
-    """Of the first rank alone, as the next."""
+    """From the first rank only, like the next one."""
     save: float
     samples: float
     drew_late: float
     drawn: float
-    """`Draws.digest`: of the random numbers of its forward."""
+    """`Draws.digest` of the random numbers of its forward."""
     drawn_squared: float
     has_changed: float
-    """Its parameters are not those that were laid over the ranks."""
+    """Whether its parameters are not those that were laid out over the ranks."""
     is_new_way: float
 
 
@@ -110,24 +112,24 @@ def rank_step(
     """Train on one rank's part of a batch.
 
     Args:
-        training: this rank's; its loss is a `RankLoss`.
-        gradients: has the model as it is laid over the ranks.
-        part: of the batch.
+        training: this rank's training; its loss is a `RankLoss`.
+        gradients: has the model as it is laid out over the ranks.
+        part: this rank's part of the batch.
         draws: the random numbers of this rank.
-        obey: how many commands are to be carried out before the next step; rank 0 is heard.
-        save: whether there is to be a checkpoint after this one; rank 0 is heard.
-        drew_late: whether the samples drew random numbers without having been expected to.
-        fill: whether parameters that another rank alone has reached have gradients of zero here.
-        hooks: on the gradients of parameters.
-        structure: the parameters as they were when the model was laid over the ranks.
-        ways: that steps have taken through the model; None where new ones do not matter.
-        whole: has parameters and gradients gathered for the update.
-        alike: whether all ranks are to draw the same random numbers in the update.
+        obey: number of commands to execute before the next step; that of rank 0 counts.
+        save: whether to write a checkpoint after this step; what rank 0 passes counts.
+        drew_late: whether the samples drew random numbers although they were not expected to.
+        fill: whether parameters that only another rank has reached have gradients of zero here.
+        hooks: hooks on the gradients of parameters.
+        structure: the parameters as they were when the model was laid out over the ranks.
+        ways: paths that steps have taken through the model; None where new ones do not matter.
+        whole: gathers parameters and gradients for the update.
+        alike: whether all ranks must draw the same random numbers in the update.
 
     Raises:
-        NonFiniteError: on all ranks, as the sum of losses or a gradient is not finite.
-        StructureChangedError: on all ranks, as one has made, frozen or thawed a parameter.
-        NewWayError: on all ranks, as one has gone through the model as in no step before.
+        NonFiniteError: on all ranks, because the sum of losses or a gradient is not finite.
+        StructureChangedError: on all ranks, because one has made, frozen or unfrozen a parameter.
+        NewWayError: on all ranks, because one has taken a path that no step before took.
     """
     inputs, targets = split(part.batch)
     inputs, targets = to_device(inputs, training.device), to_device(targets, training.device)
@@ -208,9 +210,9 @@ class RankGuard(Guard):
     """A guard whose answer about gradients is the same on every rank.
 
     Args:
-        training: of this rank, its model laid over the ranks.
-        whole: where the update sees parameters that are gathered for it, their gradients are looked
-            at; what a forward writes is looked for in the model's own.
+        training: the training of this rank, its model laid out over the ranks.
+        whole: where the update sees parameters that are gathered for it, their gradients are
+            checked; what a forward writes is looked for in the model's own parameters.
     """
 
     def __init__(self, training: Training, whole: WholeStep | None = None) -> None:
@@ -250,12 +252,12 @@ def _values(gradient: torch.Tensor) -> torch.Tensor:
 def _reached(
     training: Training, loss: torch.Tensor, structure: Structure, *, changed: bool
 ) -> list[bool]:
-    """Which parameters this rank has reached; as many answers on every rank."""
+    """Return which parameters this rank has reached; as many values on every rank."""
     return [False] * structure.size if changed else reached(training.model, loss)
 
 
 def _averaged_over(loss: RankLoss, logits: torch.Tensor, targets: Any, part: Part) -> float:
-    """What the mean of this rank's part divides by; 1 of a sum, 0 without a sample."""
+    """Return what the mean of this rank's part divides by; 1 for a sum, 0 without a sample."""
     if not part.num_samples or not loss.is_known:
         return 0.0
     return (
@@ -273,11 +275,11 @@ def _share(loss_of: RankLoss, loss: torch.Tensor, weight: float) -> tuple[float,
 
 
 def _mean(loss: RankLoss, sums: _Told, weight: float) -> tuple[float, float | None]:
-    """Loss of the whole batch, and what makes this rank's a part of it; None: it is one.
+    """Return the whole batch's loss, and the factor for this rank's; None: it is already a part.
 
     Raises:
-        StructureChangedError: a rank has made, frozen or thawed a parameter.
-        NewWayError: a rank has gone through the model as in no step before.
+        StructureChangedError: a rank has made, frozen or unfrozen a parameter.
+        NewWayError: a rank has taken a path through the model that no step before took.
         NonFiniteError: the loss is not finite.
     """
     if sums.has_changed:
@@ -303,7 +305,7 @@ def _mean_of(loss: RankLoss, sums: _Told, weight: float) -> tuple[float, float |
 def _right(
     training: Training, logits: torch.Tensor, targets: Any, part: Part
 ) -> tuple[float, float]:
-    """(right answers, answers) of this rank; none where the notion does not apply."""
+    """Return (correct, all) predictions of this rank; none where accuracy does not apply."""
     found = training.loss.answers.read(logits.detach(), targets) if part.num_samples else None
     if found is None or (found.beyond is not None and bool(found.beyond)):
         return 0.0, 0.0
@@ -320,7 +322,7 @@ def _summed(own: _Told, reached: list[bool], device: torch.device) -> tuple[_Tol
 
 
 def _clipped(training: Training) -> float | None:
-    """Clip the gradients; gives their norm before. Some may be sharded and others not."""
+    """Clip the gradients, and return their norm before; some may be sharded and others not."""
     if training.clip_grad_norm is None:
         return None
     sharded, whole = _gradients(training)
@@ -335,7 +337,7 @@ def _clipped(training: Training) -> float | None:
 
 
 def _norm_if_logged(training: Training) -> float | None:
-    """The norm of the gradients of the step that was just applied, if all is logged of it."""
+    """Return the gradient norm of the step that was just applied, if that is logged in full."""
     if not is_sampled(training.step_count + 1):
         return None
     sharded, whole = _gradients(training)
@@ -345,7 +347,7 @@ def _norm_if_logged(training: Training) -> float | None:
 
 
 def _gradients(training: Training) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Those that are sharded, and those that are not."""
+    """Return the sharded gradients, and the others."""
     every = [gradient for one in training.parameters if (gradient := one.grad) is not None]
     sharded = [one for one in every if isinstance(one, DTensor)]
     return cast("list[torch.Tensor]", sharded), [

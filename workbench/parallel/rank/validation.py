@@ -1,18 +1,18 @@
-"""Validation by all ranks together: each evaluates its share of the batches, all have the sum.
+"""Validation by all ranks together: each evaluates its share of the batches, all get the sum.
 
-So it is where batches leave no trace. A model may change by what it evaluates, though (a count of
+This holds where batches leave no trace. But a model may change by what it evaluates (a count of
 calls, a centre that follows each batch, a list), and after a share of the batches it would not be
-what one process has: neither what comes home, nor what trains on. Nothing is known of a model by
-its names. So the first batch that a rank validates is evaluated once before, all that the training
-keeps is compared with what it was, and the batch is undone. Where anything has changed on any rank,
-or numbers were drawn, every rank evaluates all batches, as one process does, and replicas stay the
-same. What changes with a later batch alone is seen at the end: then it is too late for this
-validation, which is said.
+what one process has: neither the model that comes back, nor the one that is trained further.
+Nothing is assumed about a model from its names. So the first batch that a rank validates is
+evaluated once before as a check: everything that the training keeps is compared with what it was,
+and the batch is undone. Where anything has changed on any rank, or random numbers were drawn, every
+rank evaluates all batches, as one process does, and replicas stay the same. What changes only with
+a later batch is detected at the end: that is too late for this validation, and a note says so.
 
 Two kinds of models are validated by every rank in any case: those whose steps cannot be divided
 (`workbench.parallel.checks.batch_sums`), and those that keep something in Python that is not the
-same on all ranks (a tensor of its last batch, say). Of these the first rank's counts, which comes
-home.
+same on all ranks (a tensor of its last batch, say). Of these the first rank's model counts, which
+is the one that comes back.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
 
 def validate_together(training: Training, source: DataSource) -> Validation:
-    """`workbench.experiment.loop.validation.validate` over `RankBatches`; the same on every rank.
+    """Run `workbench.experiment.loop.validation.validate` on `RankBatches`; the same on all ranks.
 
     Raises:
-        DataError: the source gave no batch.
+        DataError: the source yielded no batch.
         Exception: whatever the user's code raised.
     """
     batches = cast("RankBatches", source)
@@ -55,7 +55,7 @@ def validate_together(training: Training, source: DataSource) -> Validation:
         for part in parts:
             counts = part.num_samples or batches.is_undivided
             evaluate(training, part.batch, tally if counts else nobodys)
-        # a layer that has merged its weights for it takes them apart as it leaves: in the shards
+        # a layer that merged its weights for evaluation splits them after it: in the shards
         reshard(training.model)
         if not batches.is_undivided:
             tally.pool(_summed, _largest, of_all_ranks)
@@ -73,7 +73,7 @@ def validate_together(training: Training, source: DataSource) -> Validation:
 
 
 def _begun(training: Training, source: RankBatches) -> tuple[Iterable[Part], _Kept | None]:
-    """What this rank evaluates; beside a share of the batches, what was kept before."""
+    """Return what this rank evaluates, and, for a share of the batches, what was kept before."""
     if source.is_undivided or dist.get_world_size() == 1:
         return source.batches(0), None
     before = _Kept.of(training)
@@ -101,7 +101,7 @@ def _begun(training: Training, source: RankBatches) -> tuple[Iterable[Part], _Ke
 
 
 def _changed_by(training: Training, part: Part | None, before: _Kept) -> list[str]:
-    """What evaluating this rank's part changes, on any rank; it is undone."""
+    """Return what evaluating this rank's part changes, on any rank; it is undone."""
     objects: Any = training.object_state
     weights = ParameterValues(training.model)
     generators = TorchState(training.device), HostRandom()
@@ -126,12 +126,12 @@ def _changed_by(training: Training, part: Part | None, before: _Kept) -> list[st
 
 
 class _Kept(NamedTuple):
-    """What a training keeps at one moment, to be compared."""
+    """What a training keeps at one moment, for comparison."""
 
     objects: dict[str, bytes]
-    """A digest of what its objects hold otherwise than when ranks began, by the way to it."""
+    """A digest of what its objects hold differently than when ranks began, by the path to it."""
     tensors: dict[str, Checksum]
-    """Of parameters and buffers."""
+    """Checksums of parameters and buffers."""
 
     @classmethod
     def of(cls, training: Training) -> _Kept:
@@ -143,10 +143,10 @@ class _Kept(NamedTuple):
         return cls(digests, checksums((f"model.{name}", one) for name, one in tensors))
 
     def changed(self, training: Training, beside: Iterable[str] = ()) -> list[str]:
-        """What is not the same any more, on any rank; all call it together.
+        """Return what is no longer the same, on any rank; every rank must call it.
 
         Args:
-            training: of this rank.
+            training: the training of this rank.
             beside: what else has changed on it.
         """
         now = _Kept.of(training)
@@ -172,7 +172,7 @@ def _changes(names: Sequence[str]) -> str:
 
 
 def on_all_ranks(facts: Sequence[bool]) -> list[bool]:
-    """Which of these facts hold on all ranks; every rank calls it with as many."""
+    """Return which of these facts hold on all ranks; every rank must call it with as many."""
     found = torch.tensor(facts, dtype=torch.int64, device="cpu")
     dist.all_reduce(found, dist.ReduceOp.MIN)
     return [bool(one) for one in found.tolist()]
@@ -190,7 +190,7 @@ def _largest(number: int) -> int:
 
 
 def _first_ranks(found: Validation) -> Validation:
-    """What the first rank has found."""
+    """Return what the first rank has found."""
     said = [found]
     dist.broadcast_object_list(said, 0)
     return said[0]

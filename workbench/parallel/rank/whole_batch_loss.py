@@ -1,20 +1,20 @@
 """The loss of a whole batch, on ranks that have a part of it each.
 
 A loss of torch's own is known: it is a mean over samples, over labels that count or over their
-weights, or a sum. Of such a one each rank computes that of its part, and parts are weighed by what
-each averages over (`workbench.parallel.rank.step`).
+weights, or a sum. For such a loss each rank computes the loss of its part, and parts are weighted
+by what each averages over (`workbench.parallel.rank.step`).
 
-Of any other nothing is assumed. Ranks give each other outputs and labels, so that every one calls
-the loss with those of the whole batch, as one process does, and takes the gradient of its own rows.
-So it does not matter what it averages over, whether its terms divide by different things, whether
-it compares the samples of a batch with each other (in-batch contrastive losses) or keeps something
-from call to call. It costs the sending of outputs and labels, and a loss of the whole batch, in
-each step; that is little beside a model's forward unless outputs are large (`LARGE_BYTES`), which a
-note then says. Where every rank has the whole batch in any case
+Nothing is assumed about any other loss. Ranks exchange outputs and labels, so that each calls the
+loss with those of the whole batch, as one process does, and uses the gradient of its own rows. So
+it does not matter what the loss averages over, whether its terms divide by different things,
+whether it compares the samples of a batch with each other (in-batch contrastive losses) or keeps
+something from call to call. This costs the transfer of outputs and labels, and a loss of the whole
+batch, in each step; that is little compared to a model's forward unless outputs are large
+(`LARGE_BYTES`), which a note then reports. Where every rank has the whole batch in any case
 (`workbench.parallel.checks.batch_sums`) each computes its loss, whatever it is, and gradients of
 ranks are averaged.
 
-What a loss takes of the model past its outputs (a penalty on weights) counts once.
+What a loss reads of the model other than its outputs (a penalty on weights) counts once.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ if TYPE_CHECKING:
     from workbench.parallel.data.batches import Part
 
 LARGE_BYTES = 64 * 2**20
-"""Outputs of a whole batch that are worth a word."""
+"""Size of the outputs of a whole batch from which on a note reports it."""
 _MOST_DIMS = 8
 _ALIGNED = 16
 
 
 class RankLoss(Loss):
-    """A loss as it is on a rank; made of the training's with `of`."""
+    """A loss as it is on a rank; made from the training's with `of`."""
 
     _part: Part
     _look: FirstLook
     is_known: bool | None = None
-    """Whether the loss of a part is computed, to be weighed; None before the first step."""
+    """Whether the loss of a part is computed, to be weighted; None before the first step."""
     value = 0.0
-    """Of the whole batch, where it is not known."""
+    """Loss of the whole batch, if it is not a known one."""
     note = ""
-    """What a person should know of it."""
+    """What the user should know about it."""
 
     @classmethod
     def of(cls, loss: Loss, look: FirstLook) -> RankLoss:
-        """``loss`` on this rank.
+        """Return ``loss`` as it is on this rank.
 
         Args:
-            loss: the training's.
+            loss: the training's loss.
             look: where the samples are.
         """
         made = cls.__new__(cls)
@@ -68,22 +68,22 @@ class RankLoss(Loss):
 
     @property
     def is_undivided(self) -> bool:
-        """Whether every rank has the whole batch, which is the first rank's."""
+        """Whether every rank has the whole batch, which belongs to the first rank."""
         return bool(self._look.undivided)
 
     def begin(self, part: Part) -> None:
-        """A step on this part begins."""
+        """Begin a step on this part."""
         self._part = part
 
     def computed(
         self, logits: torch.Tensor, targets: Any, *, is_first: bool
     ) -> tuple[torch.Tensor, torch.Tensor, Any]:
-        """As of `Loss`; of the whole batch where the loss is not known.
+        """Compute the loss as `Loss` does; for the whole batch if it is not a known one.
 
-        Gradients of such a one are to be added up over the ranks.
+        In that case gradients are to be summed over the ranks.
 
         Raises:
-            DataError: outputs or labels of the ranks do not fit together.
+            DataError: outputs or labels of the ranks cannot be combined.
         """
         if self.is_known is None:
             self.is_known = self.is_undivided or self._is_known_everywhere(logits, targets)
@@ -94,13 +94,13 @@ class RankLoss(Loss):
         loss = self(outputs, labels)
         if _is_number(loss):  # else the step refuses it
             self.value = loss.item()
-            loss = loss.reshape(()) / ranks  # what it takes of weights, it does on every rank
+            loss = loss.reshape(()) / ranks  # its terms on weights are computed on every rank
             if not self._part.num_samples:
                 loss = loss + logits.sum() * 0  # every rank goes through its model
         return loss, logits, targets
 
     def _is_known_everywhere(self, logits: torch.Tensor, targets: Any) -> bool:
-        """Whether what its mean divides by is known, for the shapes that every rank has."""
+        """Whether the divisor of its mean is known, for the shapes that every rank has."""
         known = self.known
         is_known = bool(known.per) and not known.weighs_rows(logits)
         is_known = is_known and (
@@ -111,7 +111,7 @@ class RankLoss(Loss):
         return bool(found)
 
     def _whole(self, logits: torch.Tensor, targets: Any) -> tuple[torch.Tensor, Any]:
-        """Outputs and labels of all ranks; outputs of this one have their graph."""
+        """Return outputs and labels of all ranks; outputs of this rank have their graph."""
         look, part, ranks = self._look, self._part, dist.get_world_size()
         if look.not_found:
             raise DataError(
@@ -134,7 +134,7 @@ class RankLoss(Loss):
     def _gathered(
         self, found: list[tuple[torch.Tensor, int]], own: torch.Tensor
     ) -> list[torch.Tensor]:
-        """Each of these tensors of all ranks, joined; ``own`` in the place of this rank's first."""
+        """Return each of these tensors of all ranks, joined; ``own`` replaces this rank's first."""
         everyones = _shapes(found)
         for (tensor, rows), of_ranks in zip(found, everyones, strict=True):
             beside = {(*shape[:rows], *shape[rows + 1 :]) for shape in of_ranks}
@@ -167,7 +167,7 @@ def _refused(name: str, why: str) -> str:
 
 
 def _shapes(found: list[tuple[torch.Tensor, int]]) -> list[list[tuple[int, ...]]]:
-    """Of each tensor, its shape on every rank."""
+    """Return for each tensor its shape on every rank."""
     own = [[tensor.ndim, *tensor.shape, *([0] * (_MOST_DIMS - tensor.ndim))] for tensor, _ in found]
     sent = torch.tensor(own, device=found[0][0].device)
     everyones = [torch.empty_like(sent) for _ in range(dist.get_world_size())]
@@ -181,7 +181,7 @@ def _shapes(found: list[tuple[torch.Tensor, int]]) -> list[list[tuple[int, ...]]
 def _sent(
     tensors: list[torch.Tensor], shapes: list[list[tuple[int, ...]]]
 ) -> list[list[torch.Tensor]]:
-    """Of each tensor, that of every rank; as bytes, which any backend sends."""
+    """Return for each tensor that of every rank; sent as bytes, which any backend supports."""
     device, ranks = tensors[0].device, dist.get_world_size()
     sizes = [
         [_room(shape, tensor) for shape in of_ranks]
@@ -210,6 +210,6 @@ def _sent(
 
 
 def _room(shape: tuple[int, ...], tensor: torch.Tensor) -> int:
-    """Bytes of a tensor of this shape and the type of ``tensor``, up to where the next begins."""
+    """Return the bytes from a tensor of this shape and the type of ``tensor`` to the next one."""
     count = torch.Size(shape).numel() * tensor.element_size()
     return -(-count // _ALIGNED) * _ALIGNED

@@ -1,14 +1,14 @@
 """An optimizer that must see whole parameters, under `fsdp`: they are gathered for its step.
 
-The optimizer goes on with the very parameters that it was made with (its groups, its state, lists
-of its own and its hooks are as in one process), and they are whole for the time between a backward
-and the end of the update: values and gradients are gathered, everything that looks at gradients
-looks at these, the optimizer steps, and each rank keeps its rows of what it made. In that time the
-modules have them too, so that a hook of the optimizer that goes through ``model.parameters()`` sees
-what it sees in one process.
+The optimizer continues with the very parameters that it was made with (its groups, its state, lists
+of its own and its hooks are as in one process), and they are whole from a backward to the end of
+the update: values and gradients are gathered, everything that reads gradients reads these, the
+optimizer steps, and each rank keeps its rows of the result. During that time the modules have them
+too, so that a hook of the optimizer that uses ``model.parameters()`` sees what it sees in one
+process.
 
 *What it costs.* One gathering of parameters and one of gradients in each step, the memory of both
-while the update lasts, and the optimizer's state is whole on every rank, as under `ddp`.
+during the update, and the optimizer's state is whole on every rank, as under `ddp`.
 """
 
 from __future__ import annotations
@@ -29,20 +29,21 @@ if TYPE_CHECKING:
 
 
 class _Pair(NamedTuple):
-    """A parameter as the optimizer has it, and as it lies over the ranks."""
+    """A parameter as the optimizer has it, and as it is sharded over the ranks."""
 
     name: str
     own: nn.Parameter
     sharded: nn.Parameter
     places: Sequence[tuple[nn.Module, str]]
-    """Modules that have it, and by which name."""
+    """Modules that have it, and the name that it has there."""
 
 
 class WholeStep:
-    """Gathers parameters and gradients for an update, and gives their rows back.
+    """Gathers parameters and gradients for an update, and scatters the rows of the result.
 
     Args:
-        training: its model has been laid over the ranks, and its optimizer has not been told.
+        training: its model has been laid out over the ranks, and its optimizer still has those of
+            before.
         before: the model's parameters before that, by name.
     """
 
@@ -61,22 +62,23 @@ class WholeStep:
             _empty(pair.own)
         self._is_gathered = False
         self._updated: dict[str, Checksum] | None = None
-        """None: the next update is to be compared with that of other ranks."""
+        """Checksums after an update; None: the next one is to be compared with that of other
+        ranks."""
         training.stand_ins = {pair.own: pair.name for pair in self._pairs}
 
     @property
     def parameters(self) -> list[nn.Parameter]:
-        """Those of the optimizer: there are values between `gather` and `scatter` alone."""
+        """The optimizer's parameters: they have values only between `gather` and `scatter`."""
         return [pair.own for pair in self._pairs]
 
     def updated(self) -> dict[str, Checksum]:
-        """Of the parameters after the first update since it was asked for last."""
+        """Return checksums of the parameters after the first update since the last call."""
         found, self._updated = self._updated, None
         return found or {}
 
     @torch.no_grad()
     def gather(self) -> None:
-        """After a backward: the optimizer's parameters and their gradients are whole."""
+        """Make the optimizer's parameters and their gradients whole, after a backward."""
         reshard(self._model)
         self._is_gathered = True
         for pair in self._pairs:
@@ -90,7 +92,7 @@ class WholeStep:
 
     @torch.no_grad()
     def scatter(self) -> None:
-        """After the update, or in its place: each rank has its rows of what the parameters are."""
+        """Give each rank its rows of the parameters, after the update or instead of it."""
         if not self._is_gathered:
             return
         self._is_gathered = False
@@ -110,12 +112,12 @@ class WholeStep:
 
 
 def _whole(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """All rows, in memory of their own; shards may be in host memory and the optimizer's not."""
+    """Return all rows, in new memory; shards may be in host memory when the optimizer's are not."""
     whole = cast("DTensor", tensor).full_tensor()
     return whole.to(device).clone(memory_format=torch.contiguous_format)
 
 
 def _empty(parameter: nn.Parameter) -> None:
-    """Let go of values and gradient; the parameter stays the one that the optimizer knows."""
+    """Release values and gradient; the parameter stays the one that the optimizer has."""
     parameter.grad = None
     parameter.data = torch.empty(0, dtype=parameter.dtype, device=parameter.device)

@@ -1,7 +1,7 @@
-"""What a run has been so far, kept beside its workers for a kernel that finds them without it.
+"""The history of a run so far, stored next to its workers for a kernel that does not have it.
 
-Curves, markers and the length of the run live in the kernel that began it. A kernel that attaches
-to the workers later (`workbench.parallel.attach`) shows them from here.
+Curves, markers and the length of the run are kept in the kernel that began it. A kernel that
+attaches to the workers later (`workbench.parallel.attach`) shows them from here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _POINTS, _REST = "curves.npz", "history.json"
 
 @dataclass
 class History:
-    """Curves and markers up to the step with which workers begin."""
+    """Curves and markers up to the step at which workers begin."""
 
     points: dict[str, tuple[Any, Any]]
     """Name -> (steps int64[n], values float64[n])."""
@@ -34,14 +34,14 @@ class History:
 
     @classmethod
     def of(cls, training: Training) -> History:
-        """That of ``training`` until now."""
+        """Return the history of ``training`` until now."""
         metrics = training.scalars.history()
         points = {name: (metrics[name]["step"], metrics[name]["value"]) for name in metrics}
         board = training.board
         return cls(points, tuple(board.markers), training.best_accuracy, list(board.notes))
 
     def save(self, folder: Path, seal: Seal) -> None:
-        """Write it to ``folder``, which is made, with the seal of the session."""
+        """Write it to ``folder``, which is created, with the seal of the session."""
         folder.mkdir(exist_ok=True)
         names = list(self.points)
         columns = {
@@ -62,10 +62,10 @@ class History:
 
     @classmethod
     def load(cls, folder: Path, seal: Seal) -> History:
-        """What `save` wrote; an empty one where it was not there yet.
+        """Read what `save` wrote; an empty history where there is none yet.
 
         Raises:
-            SealError: somebody else may have written it.
+            SealError: another user may have written it.
         """
         try:
             rest = seal.read_json(folder / _REST, _REST)

@@ -1,6 +1,6 @@
-"""What workers tell, taken over into the training that waits here; and what they are told.
+"""Apply what workers report to the training that waits in the kernel, and send them commands.
 
-A runner follows a stretch on the training's own thread (`workbench.experiment.runtime.remote`).
+A runner follows a session on the training's own thread (`workbench.experiment.runtime.remote`).
 Position, learning rate, scalars, step times and validations appear in the training as if its steps
 were computed here; weights and moments come with the checkpoint at the end.
 """
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from workbench.parallel.exchange.stream import Message
 
 _PATIENCE_S = 360.0
-"""For workers that were called home and tell nothing: they may compile, validate or save, and give
-up on each other after five minutes."""
+"""Time limit for workers that were called back and report nothing: they may compile, validate or
+save, and give up on each other after five minutes."""
 _AT_WORK_S = 3600.0
-"""For a validation or a checkpoint that says all the time that it goes on."""
+"""Time limit for a validation or a checkpoint that keeps reporting that it continues."""
 _LEAVING_S = 5.0
 _REPORT_S = 1.0
 
@@ -58,17 +58,16 @@ log = logging.getLogger("workbench")
 def send(
     training: Training, plan: Plan, folder: Path, companions: tuple[str, ...] = ()
 ) -> WorkersStretch:
-    """Have workers go on with ``training`` until ``plan`` is fulfilled.
+    """Have workers continue ``training`` until ``plan`` is fulfilled.
 
     Args:
-        training: stays as it is here, but for what is told of it.
+        training: stays as it is here, except for what workers report about it.
         plan: where the run ends.
-        folder: for this and later stretches.
-        companions: modules that ride along with every rank
-            (`workbench.parallel.exchange.files.Job`).
+        folder: for this and later sessions.
+        companions: modules that accompany every rank (`workbench.parallel.exchange.files.Job`).
 
     Raises:
-        PackingError, DataError: a part of it cannot go to another process, or not to several.
+        PackingError, DataError: a part of it cannot be sent to another process, or not to several.
         OSError: nothing can be written to ``folder``.
     """
     layout = _layout(training)
@@ -89,10 +88,10 @@ class WorkersStretch:
     """Steps of one training that workers compute.
 
     Args:
-        training: where everything told is taken over.
+        training: the training to which everything that is reported is applied.
         away: the workers.
-        ends: the (step, epoch) at which they end, as they were told.
-        started: clock time at which the training left, or None where it is followed later.
+        ends: the (step, epoch) at which they end, as it was sent to them.
+        started: clock time at which the training was sent, or None where it is followed later.
     """
 
     def __init__(
@@ -108,15 +107,15 @@ class WorkersStretch:
         self._called_at: float | None = None
         self._heard_at = self._progress_at = time.monotonic()
         self._rate = training.learning_rate
-        """Of the first group, as the workers have it or were told."""
+        """Learning rate of the first group, as the workers have it or as it was sent to them."""
         self._is_scheduled = self._scheduled
-        """Whether the workers have a schedule, as far as they were told."""
+        """Whether the workers have a schedule, according to what was sent to them."""
         self._set_here: float | None = None
-        """The rate that was last set here."""
+        """The learning rate that was last set here."""
         self._obeyed_at = math.inf
-        """The step at which the workers were first heard to have it."""
+        """The step at which the workers first reported that they have it."""
         self._losses: dict[int, float] = {}
-        """Of steps that no position has been told of yet."""
+        """Losses of steps for which no position has been reported yet."""
         self._reports = Reports(away.folder)
         self._reported_at = 0.0
         self._refused: NonFiniteError | None = None
@@ -125,11 +124,11 @@ class WorkersStretch:
         training.measures.flow.note_steps_elsewhere()
 
     def follow(self) -> bool:
-        """Take over what was told since the last time; False once they are done.
+        """Apply what was reported since the last call; False once the workers have finished.
 
         Raises:
-            NonFiniteError: the step after the last was refused.
-            ElsewhereError: a rank died, or they do not answer.
+            NonFiniteError: the step after the last one was refused.
+            ElsewhereError: a rank died, or the ranks do not answer.
         """
         for message in self._away.news():
             self._heard_at = time.monotonic()
@@ -145,9 +144,9 @@ class WorkersStretch:
         return True
 
     def settle(self, plan: Plan) -> None:
-        """Tell them where the run ends now, a rate that was set here, and of the schedule's end.
+        """Send where the run ends now, a learning rate that was set here, and the schedule's end.
 
-        Once they are called home they obey nothing that comes after it: a rate waits for the end.
+        Once workers are called back they execute no later command: a rate waits until they end.
         """
         if self._called_at is not None:
             return
@@ -162,17 +161,17 @@ class WorkersStretch:
 
     @property
     def _scheduled(self) -> bool:
-        """Whether the training has a schedule here, which a person may have taken away."""
+        """Whether the training has a schedule here, which the user may have removed."""
         return self._training.schedule.scheduler is not None
 
     def call_home(self) -> None:
-        """Ask for their end at the next step boundary."""
+        """Request the end of the workers at the next step boundary."""
         if self._called_at is None:
             self._called_at = time.monotonic()
             self._away.command("home")
 
     def come_home(self) -> None:
-        """Take over their last state, and let go of them."""
+        """Take over the last state of the workers, and release them."""
         training = self._training
         told = training.step_count
         try:
@@ -190,7 +189,7 @@ class WorkersStretch:
         training.board.say(f"step {step:,}: back from {_layout(training)}", step)
 
     def _take_home(self) -> None:
-        """Load the last state; where that cannot be done, this is as it was when it left."""
+        """Load the last state; where that fails, the training is as it was when it was sent."""
         training, rate = self._training, self._training.learning_rate
         if rate is not None and (rate != self._rate or self._is_scheduled != self._scheduled):
             self._set(rate)
@@ -207,20 +206,20 @@ class WorkersStretch:
         self._is_home = True
 
     def clear(self) -> None:
-        """Remove what could bring it home, and the checkpoints of ranks that did not die."""
+        """Remove the files to bring it back from, and the checkpoints of ranks that did not die."""
         if self._is_home:
             self._away.folder.clear(checkpoints=bool(self._away.ended))
 
     def catch_up(self, count: int) -> None:
-        """Take over the first ``count`` messages, which a kernel that is gone has read."""
+        """Apply the first ``count`` messages, which a kernel that is gone has read."""
         for message in self._away.told_before(count):
             self._take(message)
 
-    # -- what they tell ---------------------------------------------------------------------
+    # -- what they report -------------------------------------------------------------------
 
     def _take(self, message: Message) -> None:
         take = getattr(self, f"_take_{message['type'].replace('-', '_')}", None)
-        if take is not None:  # those of pauses and checkpoints are for others
+        if take is not None:  # messages about pauses and checkpoints are for others
             take(message)
 
     def _take_scalars(self, message: Message) -> None:
@@ -283,7 +282,7 @@ class WorkersStretch:
         )
 
     def _take_logits(self, message: Message) -> None:
-        """By how much the logits of the first batch changed; after `_first_step`."""
+        """Record how much the logits of the first batch changed; after `_first_step`."""
         self._training.timings.parity(self._training.modes, message["difference"])
 
     def _take_at_work(self, message: Message) -> None:
@@ -305,7 +304,7 @@ class WorkersStretch:
         )
 
     def _take_structure_changed(self, _message: Message) -> None:
-        """The next step makes, freezes or thaws a parameter: one process computes it."""
+        """Have one process compute the next step, which makes, freezes or unfreezes a parameter."""
         at_home = self._training.at_home
         at_home.take_next()
         if at_home.are_all:
@@ -321,7 +320,7 @@ class WorkersStretch:
         )
 
     def _take_new_way(self, message: Message) -> None:
-        """The next step goes as none before it did: one process computes it, and looks at it."""
+        """Have one process compute and check the next step, which takes a new path."""
         training = self._training
         training.ways |= {(above, below) for above, below in message["ways"]}
         training.new_ways += 1
@@ -343,7 +342,7 @@ class WorkersStretch:
         )
 
     def _set(self, rate: float) -> None:
-        """A person has set a rate here, which the workers have not heard of."""
+        """Record a learning rate that was set here and has not been sent to the workers."""
         self._rate = self._set_here = rate
         self._obeyed_at = math.inf
 
@@ -392,9 +391,10 @@ class WorkersStretch:
 
 
 def _look_for_whole_batches(training: Training) -> None:
-    """See whether ranks are to compute whole batches, by the batch of the next step.
+    """Determine, with the batch of the next step, whether ranks must compute whole batches.
 
-    They are where it cannot be told: the model has begun to do what it did in no step before.
+    They must where it cannot be determined: the model has begun to do what it did in no step
+    before.
     """
     batch = training.cursor.look()
     if batch is None:
@@ -417,7 +417,7 @@ def _layout(training: Training) -> Layout:
 
 
 def _rates(training: Training) -> list[dict[str, Any]]:
-    """The settings of the optimizer's groups, copied."""
+    """Return a copy of the settings of the optimizer's groups."""
     groups: list[dict[str, Any]] = training.optimizer.param_groups
     return [
         copy.deepcopy({key: value for key, value in group.items() if key != "params"})

@@ -1,8 +1,8 @@
-"""A training that is away: sent to workers, followed, told things, and brought home.
+"""A training on workers: sent, followed, controlled, and brought back to the kernel.
 
-All of it happens between two steps, on the thread that the training belongs to. What is here when
-it leaves stays here unchanged until it comes home, so a stretch that goes wrong loses what the
-workers did since their last checkpoint and nothing else.
+All of this happens between two steps, on the thread that the training belongs to. What is here when
+the training is sent stays here unchanged until it comes back, so a session that fails loses what
+the workers did since their last checkpoint and nothing else.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 
 _WAITED = re.compile(r"timed ?out|timeout|NCCL", re.IGNORECASE)
-"""What a rank says that lost the others without one of them having failed."""
+"""Matches the error of a rank that lost the others although none of them failed."""
 
 
 class WorkersError(ElsewhereError):
-    """Workers died; the message has what the first of them died of."""
+    """Workers died; the message has the error of the first of them."""
 
     def __init__(self, message: str, fault: Fault | None, checkpoint: Path | None) -> None:
         super().__init__(message, fault)
@@ -51,7 +51,7 @@ class WorkersError(ElsewhereError):
 
 
 class Away:
-    """One stretch of a training in worker processes."""
+    """One session of a training in worker processes."""
 
     def __init__(self, folder: Folder, workers: Workers | FoundWorkers) -> None:
         self.folder = folder
@@ -59,9 +59,9 @@ class Away:
         self._control = Writer(folder.control, folder.seal)
         self._events = Follower(folder.events, folder.seal)
         self.commands_sent = self._control.count
-        """Lines in the workers' control file, of whichever process."""
+        """Number of lines in the workers' control file, written by any process."""
         self.ended = ""
-        """How it ended: ``finished``, ``home``, ``nan``; ``""`` while it is under way."""
+        """How it ended: ``finished``, ``home``, ``nan``; ``""`` while it runs."""
 
     @classmethod
     def send(
@@ -74,22 +74,22 @@ class Away:
         save_every_s: float = SAVE_EVERY_S,
         companions: tuple[str, ...] = (),
     ) -> Away:
-        """Have ``training`` go on in workers, from its next step on.
+        """Have ``training`` continue in workers, from its next step on.
 
         Args:
             training: stays as it is here.
-            root: a folder for this and later stretches.
+            root: a folder for this and later sessions.
             layout: how many ranks, and what each holds.
             plan: where the run ends.
-            save_every_s: the least time between checkpoints while it goes on.
-            companions: modules that ride along with every rank (`Job.companions`).
+            save_every_s: minimum time between checkpoints while it continues.
+            companions: modules that accompany every rank (`Job.companions`).
 
         Raises:
-            PackingError: a part of the training cannot go to another process, or to several.
+            PackingError: a part of the training cannot be sent to another process, or to several.
             DataError: its batches cannot be divided among ranks.
-            OSError: nothing can be written to ``root``, or somebody else meddles with it.
+            OSError: nothing can be written to ``root``, or another user interferes with it.
         """
-        RankSource(training.cursor.source, 0, layout.world_size)  # refused here, or by every rank
+        RankSource(training.cursor.source, 0, layout.world_size)  # else every rank would refuse
         _refuse_what_the_mode_refuses(training)
         _refuse_parameters_of_the_loss(training)
         if layout.kind == "fsdp":
@@ -111,7 +111,7 @@ class Away:
             end = min(steps, default=None), plan.until_epoch
             folder.write_job(Job(str(layout), *end, save_every_s, companions))
         except BaseException:
-            folder.remove()  # with copies of the data
+            folder.remove()  # it has copies of the data
             raise
         if outside := objects.written_outside():
             training.note(
@@ -128,7 +128,7 @@ class Away:
 
     @classmethod
     def found(cls, folder: Folder) -> Away:
-        """A stretch that another process began, whether or not its workers are still there.
+        """Return a session that another process began, whether or not its workers still run.
 
         Raises:
             ValueError: they are on another machine.
@@ -137,11 +137,11 @@ class Away:
 
     @property
     def heard(self) -> int:
-        """How many messages have been read."""
+        """Number of messages that have been read."""
         return self._events.count
 
     def told_before(self, count: int) -> Iterator[Message]:
-        """The first ``count`` messages, which somebody has read before."""
+        """Yield the first ``count`` messages, which another process has read before."""
         yield from self._events.new(count)
 
     @property
@@ -151,16 +151,16 @@ class Away:
 
     @property
     def pid(self) -> int:
-        """Of the process that looks after the ranks."""
+        """Id of the process that supervises the ranks."""
         return self._workers.pid
 
     def command(self, what: str, **arguments: Any) -> None:
-        """Tell the workers: ``home``, ``learning_rate``, ``constant``, ``plan``."""
+        """Send a command to the workers: ``home``, ``learning_rate``, ``constant``, ``plan``."""
         self._control.write({"do": what, **arguments})
         self.commands_sent += 1
 
     def news(self) -> Iterator[Message]:
-        """What the workers have told since the last time.
+        """Yield what the workers have reported since the last call.
 
         Raises:
             WorkersError: a rank died.
@@ -179,7 +179,7 @@ class Away:
             raise self._died(status)
 
     def come_home(self, training: Training) -> None:
-        """Take over what the workers ended with, or their last checkpoint where they died.
+        """Load what the workers ended with, or their last checkpoint if they died.
 
         Raises:
             FileNotFoundError: they left none.
@@ -190,19 +190,19 @@ class Away:
                 f"{self.folder.shown} holds no whole checkpoint to come home with"
             )
         load(training, latest, self.folder.seal)
-        training.object_state = training.hook_state = None  # they hold what may be let go of
+        training.object_state = training.hook_state = None  # they hold what may be released
 
     def close(self) -> None:
-        """End the workers, if they are still there, and let go of the files."""
+        """End the workers, if they still run, and close the files."""
         self._workers.end()
         self._control.close()
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end of the workers' processes; gives the launcher's exit status."""
+        """Wait until the workers' processes have ended; returns the launcher's exit status."""
         return self._workers.wait(timeout)
 
     def _died(self, status: int) -> WorkersError:
-        """What the first rank died of; those that then waited for it in vain say nothing new."""
+        """Return the first dead rank's error; those that waited for it in vain add nothing new."""
         latest = self.folder.latest
         faults = self.folder.faults()
         own = [(fault["time"], rank, fault) for rank, fault in faults.items() if not fault["lost"]]
@@ -229,7 +229,7 @@ class Away:
                 latest,
             )
         silent = [str(rank) for rank in ranks if rank not in faults]
-        # the launcher ends the others at once, maybe before they say what they waited for
+        # the launcher ends the others at once, maybe before they report what they waited for
         silent = [rank for rank in silent if int(rank) in self.folder.failed] or silent
         who = {0: "the launcher was", 1: f"rank {''.join(silent)} was"}.get(
             len(silent), f"ranks {' and '.join(silent)} were"
@@ -243,13 +243,13 @@ class Away:
 
 
 def _refuse_what_the_mode_refuses(training: Training) -> None:
-    """What a cell has changed since the mode was chosen."""
+    """Refuse what the mode refuses, because of what a cell has changed since it was chosen."""
     if refused := training.modeset["parallel"].refusal(training.model):
         raise PackingError(refused)
 
 
 def _refuse_parameters_of_the_loss(training: Training) -> None:
-    """Ranks average the gradients of the model, and of nothing beside it."""
+    """Refuse parameters outside of the model: ranks average the gradients of the model only."""
     known = {id(parameter) for parameter in training.model.parameters()}
     groups: list[dict[str, Any]] = training.optimizer.param_groups
     beside = [p for group in groups for p in group["params"] if id(p) not in known]
@@ -272,7 +272,10 @@ def _refuse_sparse_gradients(model: nn.Module) -> None:
 
 
 def _refuse_in_16_bits(model: nn.Module, layout: Layout) -> None:
-    """What a step writes is known to the ranks alone, which refuse it before the first one."""
+    """Refuse parameters that cannot be gathered in 16 bits.
+
+    What a step writes is known to the ranks only, which refuse it before the first step.
+    """
     if layout.dtype and (
         problem := why_not_in(layout.dtype, unshardable(model, find_blocks(model)))
     ):

@@ -1,1 +1,1 @@
-"""What travels to the ranks and comes home."""
+"""What is sent to the ranks and comes back to the kernel."""

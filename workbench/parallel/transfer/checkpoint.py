@@ -3,10 +3,10 @@
 Tensors go through `torch.distributed.checkpoint`, so that a sharded one is written by the ranks
 that hold it and read into whatever sharding it is loaded for; a single process needs no process
 group for either. The rest (scheduler, scaler, random states, position in the data) is the same on
-every rank and is written once, beside it.
+every rank and is written once, next to it.
 
 Moments are named by their parameter: ``optimizer.encoder.weight.exp_avg``. Torch's own
-``get_optimizer_state_dict`` steps an optimizer without state to make some up, and expects it of
+``get_optimizer_state_dict`` steps an optimizer that has no state to create some, and expects it for
 every parameter; here a parameter that no step has reached yet has none, before and after.
 """
 
@@ -56,27 +56,27 @@ _BEFORE = ".before"
 
 
 class NotSavedError(OSError):
-    """A checkpoint could not be written, on any rank: the disk is full, or the folder gone."""
+    """A checkpoint could not be written, on any rank: the disk is full, or the folder is gone."""
 
 
 class NotLoadedError(OSError):
-    """A checkpoint is there, and its tensors cannot be read: a file is gone, or was cut."""
+    """A checkpoint exists, but its tensors cannot be read: a file is gone, or was truncated."""
 
 
 _CHANGED = "its tensors are not as they were written"
 _THEMSELVES = (KeyboardInterrupt, SystemExit, MemoryError, torch.OutOfMemoryError, SealError)
-"""What torch wraps in its `CheckpointException` and is no fault of a checkpoint."""
+"""What torch wraps in its `CheckpointException`, and is not caused by the checkpoint."""
 
 
 def save(training: Training, folder: Path, seal: Seal | None = None) -> None:
-    """Write the state to ``folder``, which appears in one piece; by all ranks together.
+    """Write the state to ``folder``, which appears atomically; every rank must call it.
 
     What was in ``folder`` before is replaced.
 
     Args:
-        training: whose state it is.
+        training: the training whose state is written.
         folder: the checkpoint.
-        seal: of the session; None: that of this process.
+        seal: seal of the session; None: that of this process.
 
     Raises:
         NotSavedError: it cannot be written; raised on all ranks, and what was there before stays.
@@ -119,21 +119,21 @@ def save(training: Training, folder: Path, seal: Seal | None = None) -> None:
 
 
 def load(training: Training, folder: Path, seal: Seal | None = None) -> None:
-    """Take over the state in ``folder``; by all ranks together where there are several.
+    """Load the state in ``folder``; where there are several ranks, every one must call it.
 
-    What is no tensor is unpickled, and so is torch's own table of the tensors: both have the seal
-    of the session. The tensors themselves are read as such (``weights_only``), beside those of the
-    model, which are written once all are read.
+    Everything but tensors is unpickled, and so is torch's own table of the tensors: both have the
+    seal of the session. The tensors themselves are read as such (``weights_only``), separately from
+    those of the model, which are written once all are read.
 
     Args:
-        training: what takes it over.
+        training: the training that takes over the state.
         folder: the checkpoint.
-        seal: of the session; None: that of this process.
+        seal: seal of the session; None: that of this process.
 
     Raises:
         FileNotFoundError: there is no whole checkpoint in ``folder``.
-        SealError: somebody else may have written it; nothing of it was run.
-        NotLoadedError: its tensors are not all there, or cannot be read. The training is as it was.
+        SealError: another user may have written it; nothing of it was run.
+        NotLoadedError: its tensors are not all there, or cannot be read. The training is unchanged.
     """
     if not (folder / REST).is_file():
         problem = f"{folder} holds no whole checkpoint: {REST} is missing"
@@ -163,12 +163,12 @@ def load(training: Training, folder: Path, seal: Seal | None = None) -> None:
 
 
 def _what(folder: Path) -> str:
-    """What a checkpoint's seal is for: one that is not where it was written does not pass."""
+    """Return what a checkpoint is sealed for: it is not accepted in another place."""
     return f"checkpoint {folder.name.removesuffix(_BEFORE)}"
 
 
 class _SealedReader(FileSystemReader):
-    """Unpickles torch's table of the tensors only where it is the one that was written.
+    """Unpickles torch's table of the tensors only if it is the one that was written.
 
     Args:
         folder: the checkpoint.
@@ -181,10 +181,10 @@ class _SealedReader(FileSystemReader):
         self.fs = _RegularFiles()
 
     def read_metadata(self, *_args: Any, **_options: Any) -> Metadata:
-        """As torch's own.
+        """Read the table as torch does.
 
         Raises:
-            SealError: somebody else may have written it.
+            SealError: another user may have written it.
         """
         data = read_regular(self._file, _MOST_METADATA)
         if not compare_digest(sha256(data).digest(), self._digest):
@@ -200,11 +200,13 @@ class _SealedReader(FileSystemReader):
         return found
 
     def whole(self) -> Metadata:
-        """As `read_metadata`, once all bytes of the tensors are there: half of them are not loaded.
+        """Call `read_metadata`, and check that all bytes of the tensors are there.
+
+        A checkpoint with a part of them is not loaded.
 
         Raises:
-            SealError: somebody else may have written it.
-            NotLoadedError: a file is missing, or was cut.
+            SealError: another user may have written it.
+            NotLoadedError: a file is missing, or was truncated.
         """
         folder = self._file.parent
         try:
@@ -235,7 +237,7 @@ class _RegularFiles(FileSystem):
 
     @contextmanager
     def create_stream(self, path: str | os.PathLike[str], mode: str) -> Generator[io.IOBase]:
-        """As torch's own, for reading."""
+        """Open a file as torch does, for reading."""
         if mode != "rb":
             raise ValueError(f"mode is {mode!r}; checkpoints are read here, in mode 'rb'")
         with open_regular(path) as stream:
@@ -243,7 +245,7 @@ class _RegularFiles(FileSystem):
 
 
 def _tensors_of(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every parameter and buffer, each once, buffers that no ``state_dict`` has among them."""
+    """Yield every parameter and buffer once, including buffers that are in no ``state_dict``."""
     yield from model.named_parameters()
     yield from model.named_buffers()
 
@@ -251,7 +253,7 @@ def _tensors_of(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 def _other_buffers(
     training: Training, saved: dict[str, Any], names: list[str]
 ) -> dict[str, torch.Tensor]:
-    """A tensor for each buffer that a forward has made, or made of another shape or type."""
+    """Return a tensor for each buffer that a forward made, or gave another shape or type."""
     found: dict[str, torch.Tensor] = {}
     modules = dict(training.model.named_modules())
     for full in names:
@@ -282,7 +284,7 @@ def _take_tensors(
 
 
 def _names(training: Training) -> dict[torch.Tensor, str]:
-    """Name of every parameter that is trained; those of a loss or of nobody are numbered."""
+    """Return the name of every trained parameter; those of a loss or of no module are numbered."""
     names: dict[torch.Tensor, str] = {
         parameter: name for name, parameter in training.model.named_parameters()
     }
@@ -293,7 +295,7 @@ def _names(training: Training) -> dict[torch.Tensor, str]:
 
 
 def _optimizer_state(training: Training) -> tuple[dict[str, Any], dict[tuple[str, str], Any]]:
-    """Moments that are dense tensors, by their full name, and what else the optimizer keeps."""
+    """Return moments that are dense tensors, by full name, and what else the optimizer keeps."""
     names = _names(training)
     tensors: dict[str, Any] = {}
     plain: dict[tuple[str, str], Any] = {}
@@ -309,10 +311,11 @@ def _optimizer_state(training: Training) -> tuple[dict[str, Any], dict[tuple[str
 def _empty_moments(
     training: Training, saved: dict[str, Any], on_cpu: set[str]
 ) -> dict[tuple[str, str], torch.Tensor]:
-    """A tensor for every moment in a checkpoint, sharded like its parameter if as large.
+    """Return a tensor for every moment in a checkpoint, sharded like its parameter if as large.
 
-    Beside a parameter on a GPU some lie there and some do not. The ``step`` of a fused or a
-    capturable optimizer has to, though it was saved in host memory where shards were offloaded.
+    Moments of a parameter on a GPU are there or in host memory. The ``step`` of a fused or a
+    capturable optimizer must be on the GPU, though it was saved in host memory where shards were
+    offloaded.
     """
     by_name = {name: parameter for parameter, name in _names(training).items()}
     groups: list[dict[str, Any]] = training.optimizer.param_groups
@@ -378,7 +381,7 @@ def _rest(training: Training) -> dict[str, Any]:
 
 
 def _hooks(training: Training) -> tuple[bytes, list[str]]:
-    """What hooks have changed on this rank, and by which way what cannot come home was reached."""
+    """Return what hooks have changed on this rank, and the paths to what cannot be sent back."""
     state = training.hook_state
     if state is None or not dist.is_initialized():
         return b"", []
@@ -407,7 +410,7 @@ def _take_hooks(training: Training, changed: bytes, lost: list[str]) -> None:
 
 
 def _objects(training: Training) -> Home | None:
-    """What the objects of a training have kept on ranks; by all of them together."""
+    """Return what the objects of a training have kept on ranks; every rank must call it."""
     if training.object_state is None or not dist.is_initialized():
         return None
     home, digests = training.object_state.changes()
@@ -442,7 +445,7 @@ def _take_rest(training: Training, rest: dict[str, Any]) -> None:
 
 
 def _take_trained(training: Training, now: dict[str, bool], begun: dict[str, bool]) -> None:
-    """Freeze and thaw what ranks have; what a cell has set here meanwhile stays."""
+    """Freeze and unfreeze what ranks have; what a cell has set here meanwhile stays."""
     for name, parameter in training.model.named_parameters():
         if name in now and now[name] is not begun.get(name):
             parameter.requires_grad_(now[name])
@@ -457,7 +460,7 @@ def _held(training: Training) -> list[Held]:
 
 
 def _take_schedule(schedule: Schedule, rest: dict[str, Any]) -> None:
-    """Its state; one that was taken away, there or meanwhile here, does not come back."""
+    """Load a schedule's state; one that was removed, there or here meanwhile, stays removed."""
     if schedule.is_removed or (schedule.scheduler is not None and not rest["has_scheduler"]):
         schedule.end()
     elif rest["scheduler"] is not None:
@@ -467,14 +470,14 @@ def _take_schedule(schedule: Schedule, rest: dict[str, Any]) -> None:
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """Torch warns where there is no process group, which is what ``no_dist`` says."""
+    """Silence torch's warning that there is no process group, which is what ``no_dist`` says."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
         yield
 
 
 def _by_first_rank(write: Callable[[], None]) -> None:
-    """Have rank 0 do it while the others wait.
+    """Have rank 0 write while the others wait.
 
     Raises:
         OSError: it could not; on all ranks.
@@ -496,24 +499,24 @@ def _by_first_rank(write: Callable[[], None]) -> None:
 def _written(write: Callable[[], None]) -> None:
     try:
         write()
-    except RuntimeError as error:  # what torch.save says of a full disk
+    except RuntimeError as error:  # what torch.save raises on a full disk
         raise OSError(str(error)) from error
 
 
 def _as_shown(text: str, folder: Path) -> str:
-    """With the name that a person knows, where a folder is named by its open descriptor."""
+    """Use the path that the user knows, where a folder is named by its open descriptor."""
     return text.replace(f"{folder.parent}/", f"{os.path.realpath(folder.parent)}/")
 
 
 def _why(error: OSError | CheckpointException, *, reads: bool = False) -> str:
-    """What went wrong on which rank, in words.
+    """Return what went wrong on which rank, in words.
 
-    Torch's own sentence on tensors that it cannot read says to load them with
-    ``weights_only=False``, which runs what somebody may have put there.
+    Torch's own message about tensors that it cannot read advises to load them with
+    ``weights_only=False``, which runs what another user may have put there.
 
     Raises:
-        KeyboardInterrupt, MemoryError, torch.OutOfMemoryError, SealError: one of these came
-            between, which torch wraps like anything else.
+        KeyboardInterrupt, MemoryError, torch.OutOfMemoryError, SealError: one of these occurred,
+            which torch wraps like anything else.
     """
     if isinstance(error, OSError):
         return str(error)

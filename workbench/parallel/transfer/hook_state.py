@@ -1,14 +1,14 @@
-"""What hooks keep, brought home: a moving average, a list, a counter, a second model's optimizer.
+"""What hooks keep, brought back: a moving average, a list, a counter, a second model's optimizer.
 
 A hook is a function, and what it writes is wherever its code reaches: variables around it, globals
-of the notebook that it names, the object whose method it is, and all that those hold. On ranks
-these are copies. So before a training leaves, everything that its hooks reach is listed; the list
-travels with it, so that a rank has the copies in the same order; and with a checkpoint rank 0 says
-what is in each of them now, which is put into the very objects that a person has here.
+of the notebook that it names, the object whose method it is, and everything that those hold. On
+ranks these are copies. So before a training is sent, everything that its hooks reach is listed; the
+list is sent with it, so that a rank has the copies in the same order; and with a checkpoint rank 0
+reports what is in each of them now, which is put into the very objects that the user has here.
 
 What belongs to the training itself (model, optimizer, loss, data) is known by its place and comes
-home by other ways. Code that is imported by name is another process's own there, as are its
-module's variables: what such code keeps in a global stays on the ranks.
+back by other means. Code that is imported by name is that of the other process there, and so are
+its module's variables: what such code keeps in a global stays on the ranks.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class HookState:
     """The objects that the hooks of a training reach, here or as their copies on a rank.
 
     Args:
-        known: what belongs to the training, which is nobody's to bring home.
-        objects: what the hooks reach beside it, in the same order in each process.
-        names: by which way each was reached.
+        known: what belongs to the training, and is not brought back by this object.
+        objects: what the hooks reach in addition, in the same order in each process.
+        names: the path by which each was reached.
     """
 
     def __init__(self, known: list[Any], objects: list[Any], names: list[str]) -> None:
@@ -57,13 +57,13 @@ class HookState:
 
     @classmethod
     def of(cls, training: Training, thread: ThreadState, can: Callable[[Any], bool]) -> HookState:
-        """That of a training which is to leave.
+        """Return the state of a training that is about to be sent.
 
         Args:
-            training: whose hooks are looked at.
-            thread: what was set for the thread that asked for its steps.
-            can: whether something can be pickled. An object that is pickled by its name, as a
-                logger is, may hold what cannot, and which stays where it is.
+            training: the training whose hooks are inspected.
+            thread: what was set for the thread that requested its steps.
+            can: whether something can be pickled. An object that is pickled by its name, such as a
+                logger, may hold what cannot; that stays where it is.
         """
         known = list(known_of(training))
         found = reached(training, thread, known, here=False)
@@ -72,18 +72,18 @@ class HookState:
         return cls(known, [one.value for one in found], [one.path for one in found])
 
     def __reduce__(self) -> Any:
-        """Pickled with the training: the copies are listed in this order there."""
+        """Pickle it with the training: the copies are listed in this order there."""
         return HookState, (self.known, self.objects, self.names)
 
     @property
     def references(self) -> list[Any]:
-        """All objects that both sides know by their number."""
+        """All objects that both sides know by their index."""
         return [*self.known, *self.objects]
 
     def aliases(self) -> Iterator[tuple[str, str]]:
-        """Tensors that share the memory of a parameter or a buffer: (way to it, whose it is).
+        """Yield tensors that share memory with a parameter or a buffer: (path, name of the latter).
 
-        A copy would share it no more.
+        A copy would no longer share it.
         """
         model = cast("nn.Module", self.known[0])
         memory = {
@@ -98,7 +98,7 @@ class HookState:
                     yield path, whose
 
     def changes(self) -> list[tuple[int, Any]]:
-        """(number, what is in it now) of the objects that are not as when they came."""
+        """Return (index, what is in it now) of the objects that have changed since they arrived."""
         found = [
             Contents(one).since(begun) for one, begun in zip(self.objects, self._begun, strict=True)
         ]
@@ -110,11 +110,11 @@ class HookState:
             fill(self.objects[number], change)
 
 
-# -- what is said of hooks ------------------------------------------------------------------
+# -- notes on hooks -------------------------------------------------------------------------
 
 
 def notes_on_hooks(training: Training, layout: Layout) -> Iterator[str]:
-    """What a person should know of hooks before steps are taken by ranks."""
+    """Yield what the user should know about hooks before ranks compute steps."""
     hooks = [path for path, hook in module_hooks(training.model) if not _is_of_torch(hook)]
     paths = list(dict.fromkeys(hooks))
     if paths:
@@ -144,7 +144,7 @@ def _is_of_torch(hook: Any) -> bool:
 
 
 def _kept_in_a_module(hook: Any) -> str | None:
-    """A variable of an imported module that the hook changes, maybe."""
+    """Return a variable of an imported module that the hook may change."""
     function: Any = getattr(hook, "__func__", hook)
     if not isinstance(function, types.FunctionType) or is_by_value(function):
         return None

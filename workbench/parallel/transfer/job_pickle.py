@@ -1,16 +1,16 @@
-"""What a training is made of, as bytes that another process can go on with.
+"""What a training is made of, as bytes with which another process can continue.
 
-A notebook's classes live in ``__main__``, which no other process has, so they travel by value
-(cloudpickle), and with them the source of their cells: a traceback or a graph break in a worker
-then names the cell's line. What is large does not travel here: parameters, buffers and moments are
-left out and come from a checkpoint (`workbench.parallel.transfer.checkpoint`), sharded as the
-workers want them. Whoever unpacks finds empty tensors in their places, shared where they were
-shared, with the attributes and hooks that they had (`workbench.experiment.state.attachments`). What
-is set for the process and for the thread goes along, and whoever asks for it goes by it too.
+A notebook's classes are defined in ``__main__``, which no other process has, so they are sent by
+value (cloudpickle), and with them the source of their cells: a traceback or a graph break in a
+worker then names the cell's line. What is large is not sent here: parameters, buffers and moments
+are left out and come from a checkpoint (`workbench.parallel.transfer.checkpoint`), sharded as the
+workers need them. The process that unpacks finds empty tensors in their places, shared where they
+were shared, with the attributes and hooks that they had (`workbench.experiment.state.attachments`).
+Settings of the process and of the thread are included, and are applied if that is requested.
 
-A payload is a program: it is unpickled only where it has the seal of its session, which nobody but
-its user can give (`workbench.trust`). Large arrays of the data lie in files beside it, which all
-ranks map into their memory: there is one copy, however many ranks there are.
+A payload is a program: it is unpickled only if it has the seal of its session, which no one but its
+user can give (`workbench.trust`). Large arrays of the data are stored in files next to it, which
+all ranks map into their memory: there is one copy, however many ranks there are.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ if TYPE_CHECKING:
     from workbench.parallel.transfer.object_state import ObjectState
 
 PAYLOAD = "payload"
-"""What its seal is for."""
+"""What a payload is sealed for."""
 _LARGE_BYTES = 2**20
 _DEEPEST = 12
-"""Attributes of attributes that are searched for what cannot be pickled."""
+"""Maximum depth of attributes that are searched for what cannot be pickled."""
 
 
 class PackingError(TypeError):
-    """Something cannot go to another process; the message names where it is and what helps."""
+    """Something cannot be sent to another process; the message says where it is and what helps."""
 
 
 def pack(
@@ -70,18 +70,18 @@ def pack(
     *,
     seal: Seal | None = None,
 ) -> HookState | None:
-    """Write ``training`` to ``path``, without its weights and moments; on its own thread.
+    """Write ``training`` to ``path``, without its weights and moments; call it on its own thread.
 
-    Its modes must be detached: compiled regions are made anew by whoever unpacks.
+    Its modes must be detached: compiled regions are made again by the process that unpacks.
 
     Args:
-        training: what goes.
-        path: the file, in a folder of the user's alone.
-        asked_from: what is set where it was asked for; None: that of the run.
-        seal: of the session; None: that of this process.
+        training: the training to write.
+        path: the file, in a folder that belongs to the user alone.
+        asked_from: what is set where it was requested; None: that of the run.
+        seal: seal of the session; None: that of this process.
 
     Returns:
-        What its hooks keep, to be taken over from where it goes (`Training.hook_state`).
+        What its hooks keep, to be taken over from the other process (`Training.hook_state`).
 
     Raises:
         PackingError: a part of it cannot be pickled.
@@ -133,16 +133,16 @@ def dump(
     """Write ``parts`` and ``settings`` to ``path``, with the sources of the cells they come from.
 
     Args:
-        path: the file, in a folder of the user's alone.
-        parts: what a person made, by the names to speak of it.
+        path: the file, in a folder that belongs to the user alone.
+        parts: what the user made, by the names that messages use for it.
         settings: plain data.
         left_out: identity of every tensor that stays behind -> its number.
-        asked_from: what is set where it was asked for; None: on this thread.
-        kept: what is to come home of what it keeps.
-        seal: of the session; None: that of this process.
+        asked_from: what is set where it was requested; None: on this thread.
+        kept: what must come back of what it keeps.
+        seal: seal of the session; None: that of this process.
 
     Returns:
-        What its hooks keep, if that was asked for.
+        What its hooks keep, if that was requested.
 
     Raises:
         PackingError: a part cannot be pickled.
@@ -173,18 +173,18 @@ def dump(
 def unpack(
     path: Path, local_rank: int = 0, *, as_there: bool = False, seal: Seal | None = None
 ) -> Training:
-    """The training in ``path``, with empty weights and under modes not yet attached.
+    """Return the training in ``path``, with empty weights and with modes not yet attached.
 
     Args:
         path: what `pack` wrote.
-        local_rank: which of this machine's accelerators it goes to, if it was on one.
-        as_there: whether this process is to go by what was set where it was packed (`read`); what
+        local_rank: index of the accelerator of this machine that it uses, if it was on one.
+        as_there: whether to apply in this process what was set where it was packed (`read`); what
             was set for the thread is then in ``training.asked_from``.
-        seal: of the session; None: that of this process.
+        seal: seal of the session; None: that of this process.
 
     Raises:
         PackingError: it needs a module that cannot be imported here.
-        SealError: somebody else may have written it; nothing of it was run.
+        SealError: another user may have written it; nothing of it was run.
     """
     parts, settings, thread = _read(path, as_there=as_there, seal=seal)
     kind = settings["device"]
@@ -203,7 +203,7 @@ def unpack(
 
 
 def _without_modes_of_here(training: Training, thread: ThreadState) -> ThreadState:
-    """Without modes of ours, which watch this process, and those that cannot be pickled."""
+    """Drop Workbench's own modes, which observe this process, and those that cannot be pickled."""
     kept: dict[str, tuple[Any, ...]] = {}
     for kind in ("function_modes", "dispatch_modes"):
         modes = [one for one in getattr(thread, kind) if not attachments.is_ours(one)]
@@ -218,13 +218,13 @@ def _without_modes_of_here(training: Training, thread: ThreadState) -> ThreadSta
 
 
 def to_known(value: Any, known: list[Any] | dict[int, int], *, to_compare: bool = False) -> bytes:
-    """``value`` for a process that has copies of the objects in ``known``, in the same order.
+    """Pickle ``value`` for a process that has copies of the objects in ``known``, in that order.
 
     Args:
-        value: what goes.
+        value: the value to pickle.
         known: objects, or the number of each by its identity.
-        to_compare: whether it is not to be read, but to be equal where values are: torch's own
-            pickles of equal tensors differ.
+        to_compare: whether the result is for comparison instead of reading, and equal where values
+            are: torch's own pickles of equal tensors differ.
     """
     stream = io.BytesIO()
     pickler = _Pickler(stream, {})
@@ -236,24 +236,24 @@ def to_known(value: Any, known: list[Any] | dict[int, int], *, to_compare: bool 
 
 
 def from_known(data: bytes, known: list[Any]) -> Any:
-    """What `to_known` was given there, with the objects of here in place of their copies."""
+    """Return what `to_known` was given there, with the objects of this process for their copies."""
     unpickler = _Unpickler(io.BytesIO(data), Path())
     unpickler.known = known
     return unpickler.load()
 
 
 def read(path: Path, *, as_there: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The parts and settings that `dump` wrote; tensors that were left out are empty.
+    """Read the parts and settings that `dump` wrote; tensors that were left out are empty.
 
     Args:
         path: what `dump` wrote.
-        as_there: whether this process is to go by what was set where it was written: settings of
-            torch and of Python, hooks of all modules and of all optimizers. For a process that is
-            there for this alone: what is set stays.
+        as_there: whether to apply in this process what was set where it was written: settings of
+            torch and of Python, hooks of all modules and of all optimizers. For a process that
+            exists for this alone: what is set stays.
 
     Raises:
         PackingError: they need a module that cannot be imported here.
-        SealError: somebody else may have written them; nothing of them was run.
+        SealError: another user may have written them; nothing of them was run.
     """
     parts, settings, _ = _read(path, as_there=as_there)
     return parts, settings
@@ -262,11 +262,11 @@ def read(path: Path, *, as_there: bool = False) -> tuple[dict[str, Any], dict[st
 def _read(
     path: Path, *, as_there: bool, seal: Seal | None = None
 ) -> tuple[dict[str, Any], dict[str, Any], ThreadState]:
-    """`read`, and what was set for the thread.
+    """`read`, and also return what was set for the thread.
 
     Raises:
         PackingError: they need a module that cannot be imported here.
-        SealError: somebody else may have written them.
+        SealError: another user may have written them.
     """
     with io.BytesIO((seal or Seal.of_this_process()).read(path, PAYLOAD)) as stream:
         header = pickle.load(stream)  # noqa: S301 - it has our seal
@@ -291,11 +291,11 @@ def _read(
 
 
 class Kept(NamedTuple):
-    """What is to come home of what a training keeps in Python."""
+    """What must come back of what a training keeps in Python."""
 
     objects: ObjectState | None
     hooks: Callable[[], HookState]
-    """Asked for once it is known which objects travel."""
+    """Called once it is known which objects are sent."""
 
 
 class Settings(NamedTuple):
@@ -306,12 +306,12 @@ class Settings(NamedTuple):
 
     @classmethod
     def current(cls, device: torch.device) -> Settings:
-        """That of this process and the calling thread, which trains on ``device``."""
+        """Return those of this process and the calling thread, which trains on ``device``."""
         return cls(ProcessSettings.current(), ThreadState.current(device))
 
 
 def _around(asked_from: Settings) -> dict[str, Any]:
-    """What travels beside a training, by the words to speak of it."""
+    """Return what is sent along with a training, by the words that messages use for it."""
     thread = asked_from.thread
     modes = [*thread.function_modes, *thread.dispatch_modes]
     named = {f"the {type(mode).__name__} that is on where it was started": mode for mode in modes}
@@ -324,7 +324,7 @@ def _around(asked_from: Settings) -> dict[str, Any]:
 
 
 def cells() -> dict[str, Any]:
-    """Sources that no file holds, as `linecache` keeps them: those of notebook cells."""
+    """Return sources that no file holds, as `linecache` keeps them: those of notebook cells."""
     return {
         name: entry
         for name, entry in dict(linecache.cache).items()
@@ -355,15 +355,15 @@ def _training(parts: dict[str, Any], settings: dict[str, Any], device: torch.dev
 
 
 _UNNAMED = "<dynamic-code>"
-"""The file of all code, to cloudpickle."""
+"""The file name that cloudpickle gives to all code."""
 
 
 class _Pickler(cloudpickle.Pickler):
-    """Leaves tensors out: (kind, number, shape, stride, dtype, whether it is trained).
+    """Leaves tensors out, as (kind, number, shape, stride, dtype, whether it is trained).
 
     Args:
-        stream: what is written to.
-        left_out: identity of tensors that do not travel -> their number.
+        stream: the stream to write to.
+        left_out: identity of tensors that are not sent -> their number.
         folder: for large arrays; None keeps them in the stream.
     """
 
@@ -371,7 +371,7 @@ class _Pickler(cloudpickle.Pickler):
         super().__init__(stream)
         self._left_out, self._folder = left_out, folder
         self._files: dict[int, tuple[int, torch.Tensor]] = {}
-        """Those in files: kept, so that no other tensor gets the identity of one."""
+        """Tensors in files: held, so that no other tensor gets the identity of one."""
         self.known: dict[int, int] = {}
         """Identity of objects that the other process has a copy of -> their number."""
         self.is_to_compare = False
@@ -379,7 +379,7 @@ class _Pickler(cloudpickle.Pickler):
         self._attached: list[tuple[Any, dict[str, Any]]] = []
 
     def take_attached(self) -> list[tuple[Any, dict[str, Any]]]:
-        """What hangs on what was written since the last time."""
+        """Return what is attached to what was written since the last call."""
         found, self._attached = self._attached, []
         return found
 
@@ -392,7 +392,7 @@ class _Pickler(cloudpickle.Pickler):
                 self._attached.append((obj, found))
 
     def travelled(self) -> dict[int, Any]:
-        """What was pickled until now, by identity; but for numbers and strings."""
+        """Return what was pickled until now, by identity, except for numbers and strings."""
         memo = cast("dict[int, tuple[int, Any]]", cast("Any", self).memo.copy())
         found = {key: obj for key, (_, obj) in memo.items()}
         return found | {key: tensor for key, (_, tensor) in self._files.items()}
@@ -411,10 +411,10 @@ class _Pickler(cloudpickle.Pickler):
         return kind, number, shape, stride, obj.dtype, obj.requires_grad
 
     def reducer_override(self, obj: Any) -> Any:
-        """As cloudpickle, but for parametrized modules: each has a class that torch made for it.
+        """Reduce as cloudpickle does, except for parametrized modules: torch made a class for each.
 
-        And code keeps the name of its file, by which a failure there is told as the cell's line:
-        cloudpickle >= 3.1.3 names all code of a cell alike.
+        And code keeps the name of its file, by which a failure there is reported at the cell's
+        line: cloudpickle >= 3.1.3 gives all code of a cell the same name.
         """
         reduce_code: Any = self.dispatch_table.get(types.CodeType)
         if isinstance(obj, types.CodeType) and reduce_code is not None:
@@ -432,7 +432,7 @@ class _Pickler(cloudpickle.Pickler):
             state = {**obj.__getstate__(), **attachments.own_attributes(obj)}
             return _bare, (type(obj),), state
         if isinstance(obj, DataLoader) and _is_pickled_by_python(type(obj)):
-            # persistent workers of this process serve no other one, which begins its own
+            # persistent workers of this process serve no other one, which starts its own
             return _bare, (type(obj),), {**vars(obj), "_iterator": None}
         return super().reducer_override(obj)
 
@@ -446,7 +446,7 @@ class _Pickler(cloudpickle.Pickler):
 
 
 def _dump_whole(pickler: _Pickler, value: Any) -> None:
-    """Write ``value``, and after it what hangs on it; that may be more with something on it."""
+    """Write ``value``, then what is attached to it, which may have more attached to it."""
     pickler.dump(value)
     while found := pickler.take_attached():
         pickler.dump(found)
@@ -454,7 +454,7 @@ def _dump_whole(pickler: _Pickler, value: Any) -> None:
 
 
 def _load_whole(unpickler: _Unpickler) -> Any:
-    """What `_dump_whole` wrote."""
+    """Read what `_dump_whole` wrote."""
     value = unpickler.load()
     while found := unpickler.load():
         for obj, what in found:
@@ -463,7 +463,7 @@ def _load_whole(unpickler: _Unpickler) -> Any:
 
 
 def _is_pickled_by_torch(cls: type[torch.optim.Optimizer]) -> bool:
-    """Whether the class leaves to torch what of it is pickled: groups and state alone."""
+    """Whether the class lets torch decide what of it is pickled: groups and state only."""
     torchs: Any = torch.optim.Optimizer
     own: Any = cls
     return (
@@ -474,7 +474,7 @@ def _is_pickled_by_torch(cls: type[torch.optim.Optimizer]) -> bool:
 
 
 def _is_pickled_by_python(cls: type) -> bool:
-    """Whether the class leaves to Python what of it is pickled: its attributes."""
+    """Whether the class lets Python decide what of it is pickled: its attributes."""
     own: Any = cls
     return (
         own.__reduce__ is object.__reduce__
@@ -489,7 +489,7 @@ def _bare(cls: Any) -> Any:
 
 
 def _parametrize_again(module: nn.Module, state: tuple[dict[str, Any], list[str]]) -> None:
-    """Give a parametrized module what it has, and the class with computed tensors."""
+    """Give a parametrized module its attributes, and the class with computed tensors."""
     attributes, names = state
     vars(module).update(attributes)
     private: Any = parametrize
@@ -520,7 +520,7 @@ class _Unpickler(pickle.Unpickler):
         self._made: dict[int, torch.Tensor] = {}
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
-        """As ever, but for functions by value: those of cells get one module for their globals."""
+        """Find it as usual; but functions of cells, by value, get one module for their globals."""
         found = super().find_class(module_name, global_name)
         return self._function_of_cell if found is _MAKE_FUNCTION else found
 
@@ -530,8 +530,8 @@ class _Unpickler(pickle.Unpickler):
 
     @property
     def _namespace(self) -> dict[str, Any]:
-        """The globals of what is of a cell."""
-        if self._cells is None:  # what comes home belongs to the cells that are here
+        """The globals of what is defined in a cell."""
+        if self._cells is None:  # what comes back belongs to the cells that are here
             self._cells = vars(sys.modules["__main__"] if self.known else _module_for_cells())
         return self._cells
 
@@ -542,7 +542,7 @@ class _Unpickler(pickle.Unpickler):
         if kind == "file":
             if number not in self._mapped:
                 path = self._folder / f"{ARRAY}{number}"
-                # private: what a data set changes in it, it changes for this rank alone
+                # private: what a data set changes in it, it changes for this rank only
                 flat = torch.from_file(str(path), shared=False, size=math.prod(shape), dtype=dtype)
                 self._mapped[number] = flat.view(shape)
             return self._mapped[number]
@@ -555,17 +555,18 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _module_for_cells() -> types.ModuleType:
-    """What the cells of a payload have for a ``__main__``.
+    """Return the ``__main__`` of the cells of a payload.
 
-    Dynamo looks a function's globals up in the module that they are said to be of, so there must be
-    one, with these very globals. A program of ours gives its name up for it, and keeps its own
-    globals; in a kernel, ``__main__`` is the person's, and the module gets another name.
+    Dynamo looks up a function's globals in the module that they claim to belong to, so there must
+    be one, with these very globals. A program of Workbench's own gives up its name for it, and
+    keeps its own globals; in a kernel, ``__main__`` is the user's, and the module gets another
+    name.
     """
     ours = sys.modules["__main__"]
     spec = getattr(ours, "__spec__", None)
     if spec is not None and spec.name.startswith("workbench."):
         name = "__main__"
-        _programs.append(ours)  # its functions are at work, and need their globals
+        _programs.append(ours)  # its functions are running, and need their globals
     else:
         numbered = (f"__cells_{number}__" for number in itertools.count(1))
         name = next(free for free in numbered if free not in sys.modules)
@@ -578,10 +579,10 @@ _programs: list[types.ModuleType] = []
 
 
 def _left_out(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[int, int]:
-    """Identity of every tensor that does not travel -> its number.
+    """Return the identity of every tensor that is not sent -> its number.
 
-    Those of a class of their own do travel (only their class knows how to make one), and sparse
-    moments.
+    Tensors of a class of their own are sent (only their class knows how to make one), and so are
+    sparse moments.
     """
     states = cast("Iterator[dict[str, Any]]", optimizer.state.values())
     moments = [value for state in states for value in state.values()]
@@ -595,7 +596,7 @@ def _left_out(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[int, i
 
 
 def _explained(parts: dict[str, Any], left_out: dict[int, int], error: Exception) -> str:
-    """Which attribute cannot be pickled, as a person would write it."""
+    """Return which attribute cannot be pickled, as the user would write it."""
     for name, part in parts.items():
         if (found := _culprit(name, part, left_out, set(), _DEEPEST)) is not None:
             where, value = found
@@ -642,7 +643,7 @@ def _inside(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _inside_code(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """The hooks on a parameter or an optimizer, and what a function of a cell goes by."""
+    """Yield the hooks on a parameter or an optimizer, and what a function of a cell refers to."""
     for hooks in attachments.attached_to(value, with_attributes=False).values():
         for hook in hooks.values():
             yield f"the hook {getattr(hook, '__name__', '')} on {path}".replace("  ", " "), hook

@@ -1,7 +1,7 @@
-"""Numbers, tensors and arrays that a model and the objects beside it keep, to be compared.
+"""Numbers, tensors and arrays that a model and other objects of a training keep, for comparison.
 
-Who computes a batch as a whole and in parts (`workbench.parallel.checks.batch_sums`) sees by them
-what follows all samples of a batch.
+Where a batch is computed as a whole and in parts (`workbench.parallel.checks.batch_sums`), they
+show what follows all samples of a batch.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from workbench.parallel.transfer.object_state import ObjectState
 
 CLOSE = 1e-4
-"""By the largest, of two that are the same."""
+"""Tolerance within which two are the same, relative to the largest value."""
 LENGTH = "the length of "
 _MOST_BYTES = 64 * 2**20
-"""Of a tensor that is compared."""
+"""Maximum size of a tensor that is compared."""
 _MOST_ELEMENTS = 4_096
-"""Of a container that are compared: the last of a list."""
+"""Maximum number of elements of a container that are compared: the last of a list."""
 _DEEP = 3
 
 
 def kept_values(model: nn.Module, objects: ObjectState) -> dict[str, Any]:
-    """Numbers, tensors and arrays that modules and other objects of a training hold, copied."""
+    """Return copies of numbers, tensors and arrays that modules and other objects hold."""
     found: dict[str, Any] = {}
     for path, value in _values(model, objects):
-        found.setdefault(path, value)  # an object may be known by where it was before
+        found.setdefault(path, value)  # an object may be listed under where it was before
     return found
 
 
@@ -78,7 +78,7 @@ def _leaves(path: str, value: Any, seen: set[int], deep: int) -> Iterator[tuple[
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Whether two of them are the same, as far as sums in another order tell."""
+    """Return whether two of them are the same, except for sums in another order."""
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         if one.shape != other.shape or one.dtype != other.dtype:
             return False
@@ -86,7 +86,7 @@ def is_same(one: Any, other: Any) -> bool:
             return True
         if not (one.is_floating_point() or one.is_complex()):
             return False
-        if one.dtype.itemsize < 2:  # of 8 bits there is no arithmetic
+        if one.dtype.itemsize < 2:  # 8-bit types have no arithmetic
             one, other = one.float(), other.float()
         gap = (one - other).abs().nan_to_num(nan=math.inf).max()
         both_nan = bool((one.isnan() == other.isnan()).all()) and not bool((~one.isnan()).any())

@@ -1,24 +1,25 @@
-"""What the objects of a training keep in Python, brought home: counters, lists, tables, a rate.
+"""What the objects of a training keep in Python, brought back: counters, lists, tables, a rate.
 
 A model counts its calls, a loss keeps a list, an optimizer has a number of its own, a schedule has
-no ``state_dict``. On ranks these are copies. So before a training leaves, every object that its
-model, loss, optimizer and schedule hold is listed, and the list travels with it: a rank has the
-copies in the same order. With a checkpoint rank 0 says what is in each of them that was not there
-when it came, and that is put into the very objects that a person has here: whoever holds the
-optimizer, a list of the model or the schedule finds in it what one process would have left.
+no ``state_dict``. On ranks these are copies. So before a training is sent, every object that its
+model, loss, optimizer and schedule hold is listed, and the list is sent with it: a rank has the
+copies in the same order. With a checkpoint rank 0 reports what is in each of them that was not
+there when it arrived, and that is put into the very objects that the user has here: code that holds
+the optimizer, a list of the model or the schedule finds in it what one process would have left.
 
-*What comes home* is what has changed: attributes, also new and deleted ones, what is in containers,
+*What comes back* is what has changed: attributes, also new and deleted ones, what is in containers,
 values of tensors and arrays, states of generators. What a cell changes here meanwhile stays, unless
-the ranks have changed the same. An activation comes without its graph. Weights, buffers and moments
-come with the checkpoint (`workbench.parallel.transfer.checkpoint`).
+the ranks have changed the same. An activation comes back without its graph. Weights, buffers and
+moments come with the checkpoint (`workbench.parallel.transfer.checkpoint`).
 
-*Ranks that differ*: each rank sees its own rows, so what is computed of them (a list of means, the
-last logits) is not one thing. What comes home is rank 0's, as it is of running statistics, and it
-is said of which attributes that is so. What cannot be pickled stays on the ranks, and is named.
+*Ranks that differ*: each rank sees its own rows, so what is computed from them (a list of means,
+the last logits) is not the same on all ranks. What comes back is rank 0's, as it is for running
+statistics, and a note says for which attributes that is so. What cannot be pickled stays on the
+ranks, and is named.
 
 *What it costs*: nothing in a step. With each checkpoint and each validation everything listed is
-compared with what it was, by identity, and tensors by their values; of each there is a copy on the
-rank, of small ones.
+compared with what it was, by identity, and tensors by their values; of each small one there is a
+copy on the rank.
 """
 
 from __future__ import annotations
@@ -49,16 +50,16 @@ if TYPE_CHECKING:
     from workbench.experiment.training import Training
 
 _LARGE_BYTES = 16 * 2**20
-"""Of a tensor that is not copied to be compared: torch's count of writes tells."""
+"""Size of a tensor above which it is not copied for comparison: torch's count of writes is used."""
 _OF_RECURRENT = ("_flat_weights", "_flat_weight_refs")
 _MISSING = object()
 
 
 class Home(NamedTuple):
-    """What a checkpoint has of `ObjectState`."""
+    """The part of a checkpoint that belongs to `ObjectState`."""
 
     changed: bytes
-    """Changes, for whoever has the same list."""
+    """Changes, for a process that has the same list."""
     differ: list[str]
     """What is not the same on all ranks."""
     lost: list[str]
@@ -69,9 +70,9 @@ class ObjectState:
     """The objects that a training holds, here or as their copies on a rank.
 
     Args:
-        objects: in the same order in each process.
-        names: by which way each is reached.
-        references: what is known on both sides, and comes home by other ways.
+        objects: the objects, in the same order in each process.
+        names: the path by which each is reached.
+        references: what is known on both sides, and comes back by other means.
         tensors_of: modules whose parameters and buffers come with no checkpoint.
     """
 
@@ -87,12 +88,12 @@ class ObjectState:
         self.shared: list[Shared] = []
         """Tensors of the training that share memory."""
         self.functions: list[types.FunctionType] = []
-        """A loss that is a function, here alone."""
+        """A loss that is a function, in this process only."""
         self._begun: list[_Contents] | None = None
 
     @classmethod
     def of(cls, training: Training) -> ObjectState:
-        """That of a training which is to leave."""
+        """Return the state of a training that is about to be sent."""
         optimizer, schedule = training.optimizer, training.schedule.scheduler
         roots = {
             "model": training.model,
@@ -113,16 +114,16 @@ class ObjectState:
         return made
 
     def __reduce__(self) -> Any:
-        """Pickled after the training: the copies are listed in this order there."""
+        """Pickle it after the training: the copies are listed in this order there."""
         parts = self.objects, self._names, self._references, self._tensors_of
         return ObjectState, parts, {"shared": self.shared}
 
     def keep_those_in(self, travelled: Mapping[int, Any], numbered: Container[int]) -> None:
-        """Once the training is pickled: forget what was left out of it, and know its code.
+        """Once the training is pickled, forget what was left out of it, and reference its code.
 
         Args:
             travelled: every object that was pickled, by identity.
-            numbered: identity of tensors of which the number alone was.
+            numbered: identity of tensors of which only the number was pickled.
         """
         kept = [at for at, one in enumerate(self.objects) if id(one) in travelled]
         self.objects = [self.objects[at] for at in kept]
@@ -139,7 +140,7 @@ class ObjectState:
         self._references = [*both, *code]
 
     def written_outside(self) -> list[str]:
-        """Names of what code writes beside these objects, which stays on the ranks."""
+        """Return names of what code writes outside of these objects, which stays on the ranks."""
         functions = [
             one
             for value in self.objects
@@ -150,21 +151,21 @@ class ObjectState:
 
     @property
     def named(self) -> list[tuple[str, Any]]:
-        """All of them, with the way to each."""
+        """All of them, with the path to each."""
         return list(zip(self._names, self.objects, strict=True))
 
     @property
     def tensors(self) -> list[tuple[str, torch.Tensor]]:
-        """Those that come with no checkpoint, with the way to each."""
+        """Tensors that come with no checkpoint, with the path to each."""
         return [(name, one) for name, one in self.named if isinstance(one, torch.Tensor)]
 
     # -- on a rank --------------------------------------------------------------------------
 
     def begin(self, changed: Mapping[int, Any]) -> None:
-        """From here on changes count.
+        """Detect changes from here on.
 
         Args:
-            changed: by identity of a parameter as it came, what it is now that it is sharded.
+            changed: by identity of a parameter as it arrived, what it is now that it is sharded.
         """
         self._references = [changed.get(id(one), one) for one in self._references]
         known = self._known
@@ -173,9 +174,9 @@ class ObjectState:
 
     @contextmanager
     def undone(self) -> Generator[None]:
-        """Objects beside modules are put back to what they were: inside, a step is tried.
+        """Restore objects other than modules on leaving: inside, a step is tried.
 
-        Attributes of modules are put back by who tries it (`workbench.experiment.loop.guard`).
+        Attributes of modules are restored by the caller (`workbench.experiment.loop.guard`).
         """
         known = self._known
         beside = [one for one in self.objects if not isinstance(one, nn.Module)]
@@ -187,9 +188,9 @@ class ObjectState:
                 contents.put_back(one, known)
 
     def changes(self) -> tuple[Home, dict[str, bytes]]:
-        """What has changed on this rank; and a digest of each, by the way to it.
+        """Return what has changed on this rank, and a digest of each change, by the path to it.
 
-        ``differ`` is for who has heard the digests of all ranks.
+        ``differ`` is filled in by a caller that has the digests of all ranks.
         """
         if self._begun is None:
             return Home(b"", [], []), {}
@@ -226,10 +227,10 @@ class ObjectState:
     def _known(self) -> frozenset[int]:
         return frozenset(map(id, self._all))
 
-    # -- at home ----------------------------------------------------------------------------
+    # -- in the kernel ----------------------------------------------------------------------
 
     def take(self, home: Home | None) -> Iterator[str]:
-        """Put what has changed into the objects here; gives what a person should know of it."""
+        """Put what has changed into the objects here; yields what the user should know about it."""
         if home is None:
             return
         if home.changed:
@@ -251,14 +252,14 @@ class ObjectState:
 
 
 def differing(digests: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What is not the same on all ranks, of the digests of each; some may know more."""
+    """Return what is not the same on all ranks, by their digests; some may have more."""
     first, *others = digests
     names = dict.fromkeys(name for one in (first, *others) for name in one)
     return [name for name in names if any(one.get(name) != first.get(name) for one in others)]
 
 
 def _of_classes(objects: Iterable[Any]) -> dict[str, Any]:
-    """Containers and tensors that are attributes of the user's classes, which travel with them."""
+    """Return containers and tensors in attributes of user classes, which are sent with them."""
     classes = dict.fromkeys(cls for one in objects for cls in type(one).__mro__)
     return {
         f"{cls.__name__}.{name}": value
@@ -270,7 +271,7 @@ def _of_classes(objects: Iterable[Any]) -> dict[str, Any]:
 
 
 def _can_be_looked_at(value: Any) -> bool:
-    """Whether what is in it can be told apart, and put back; others are compared as a whole."""
+    """Whether its contents can be compared one by one, and restored; others are compared whole."""
     if isinstance(value, (tuple, frozenset)):
         return False
     is_container = isinstance(value, (torch.Tensor, nn.Module, dict, list, set, deque))
@@ -278,7 +279,7 @@ def _can_be_looked_at(value: Any) -> bool:
 
 
 def _by_other_ways(training: Training) -> Iterator[Any]:
-    """What belongs to the training and comes home with a checkpoint, or stays as it is."""
+    """Yield what belongs to the training and comes back with a checkpoint, or stays as it is."""
     yield from training.model.parameters()
     yield from training.model.buffers()
     optimizer = training.optimizer
@@ -302,8 +303,8 @@ class _Contents:
 
     Args:
         value: the object.
-        known: identities of all objects that are looked at by themselves.
-        with_tensors: of a module, whether its own parameters and buffers count.
+        known: identities of all objects that are inspected separately.
+        with_tensors: for a module, whether its own parameters and buffers count.
     """
 
     def __init__(self, value: Any, known: frozenset[int], *, with_tensors: bool) -> None:
@@ -315,7 +316,7 @@ class _Contents:
         self._mark_inside = [_mark(one, known) for one in _flat(self._inside)]
 
     def changes(self, value: Any, known: frozenset[int]) -> Change | None:
-        """What has changed in it; None where nothing has."""
+        """Return what has changed in it; None if nothing has."""
         if self._whole is not None:
             now = self._whole.changed(value)
             return None if now is None else Change({}, [], None, now)
@@ -338,7 +339,7 @@ class _Contents:
         return Change(changed, gone, _without_graphs(inside), None)
 
     def put_back(self, value: Any, known: frozenset[int]) -> None:
-        """Have the object hold what it held."""
+        """Restore what the object held."""
         change = self.changes(value, known)
         if change is None:
             return
@@ -360,7 +361,7 @@ def _own(value: Any, *, with_tensors: bool) -> dict[Any, Any]:
         else dict(attributes(value))
     )
     own = {name: one for name, one in own.items() if not isinstance(one, DTensor)}
-    if isinstance(value, nn.RNNBase):  # lists of its parameters, which torch makes anew
+    if isinstance(value, nn.RNNBase):  # lists of its parameters, which torch makes again
         own = {name: one for name, one in own.items() if name not in _OF_RECURRENT}
     if with_tensors:
         for table in ("_parameters", "_buffers"):
@@ -377,14 +378,14 @@ def _contents(value: Any) -> list[Any] | None:
 
 
 def _flat(inside: list[Any] | None) -> list[Any]:
-    """The elements; of a mapping keys and values."""
+    """Return the elements; for a mapping, keys and values."""
     if inside and all(type(one) is tuple and len(one) == 2 for one in inside):
         return [part for pair in inside for part in pair]
     return inside or []
 
 
 def _mark(value: Any, known: frozenset[int]) -> bytes | None:
-    """What tells that the very same object has other contents; None where they would be seen."""
+    """Return what shows that the same object has other contents; None where they show anyway."""
     if id(value) in known or never_changes(value):
         return None
     if isinstance(value, (tuple, frozenset)):
@@ -409,7 +410,7 @@ def _plainly(value: Any) -> bytes:
 
 
 def _digest_if_any(value: Any, numbers: dict[int, int]) -> bytes | None:
-    """None where it cannot be pickled."""
+    """Return its digest; None where it cannot be pickled."""
     try:
         return _digest(to_known(value, numbers, to_compare=True))
     except Exception:  # noqa: BLE001 - a __reduce__ of the user's may raise anything
@@ -444,11 +445,11 @@ _COMPARED = (bool, int, float, complex, str, bytes)
 _CODE = (type, types.FunctionType)
 
 
-# -- objects that keep what they keep in no attribute ---------------------------------------
+# -- objects whose contents are in no attribute ---------------------------------------------
 
 
 class _Values:
-    """Values of a tensor, of which there is a copy unless it is large."""
+    """Values of a tensor, which are copied unless it is large."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         is_small = tensor.nbytes <= _LARGE_BYTES and tensor.layout is torch.strided
@@ -457,7 +458,7 @@ class _Values:
 
     @property
     def was(self) -> torch.Tensor | None:
-        """None of a large tensor."""
+        """The values; None for a large tensor."""
         return self._values
 
     def changed(self, tensor: torch.Tensor) -> torch.Tensor | None:

@@ -1,11 +1,11 @@
-"""What the code of a training writes beside its objects: globals, closures, attributes of classes.
+"""What a training's code writes outside of its objects: globals, closures, attributes of classes.
 
 A forward that appends to a list of the notebook appends, on a rank, to that rank's list, and the
-notebook hears nothing. What objects keep comes home (`workbench.parallel.transfer.object_state`);
-what is reached by a name alone does not, so it is named before the ranks start. It is read off the
-source of the methods of the model, the loss, the optimizer and the schedule, and of the functions
-of the user's that these name. A write through another name (``mine = LOG; mine.append(1)``) is not
-seen.
+notebook's list does not change. What objects keep comes back
+(`workbench.parallel.transfer.object_state`); what is reached only by a name does not, so it is
+named before the ranks start. It is found by reading the source of the methods of the model, the
+loss, the optimizer and the schedule, and of the user's functions that these name. A write through
+another name (``mine = LOG; mine.append(1)``) is not seen.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ _WRITERS = frozenset(
         *("pop", "popitem", "popleft", "put", "remove", "setdefault", "sort", "update", "write"),
     }
 )
-"""Methods that change what they are called on; so do those of a tensor that end with a line."""
+"""Methods that change what they are called on; so do those of a tensor that end with an
+underscore."""
 _MOST_FUNCTIONS = 2_000
 
 
 def written_outside(objects: Iterable[Any]) -> list[str]:
-    """Names of what the code of ``objects`` writes beside them, in the order in which it is found.
+    """Return names of what the code of ``objects`` writes outside of them, in the order found.
 
     Args:
-        objects: whose classes are looked at; functions are looked at themselves.
+        objects: objects whose classes are inspected; functions are inspected themselves.
     """
     waiting: list[types.FunctionType] = []
     classes: dict[type[Any], None] = {}
@@ -69,7 +70,7 @@ def _methods(cls: type[Any]) -> Iterator[types.FunctionType]:
 
 
 def _named_by(function: types.FunctionType) -> Iterator[types.FunctionType]:
-    """Functions of the user's that it names, and methods of classes that it names."""
+    """Yield the user's functions that it names, and methods of classes that it names."""
     for name in function.__code__.co_names:
         value = function.__globals__.get(name)
         if isinstance(value, types.FunctionType):
@@ -112,7 +113,7 @@ def _written_by(function: types.FunctionType) -> Iterator[str]:
 
 
 def _targets(node: ast.AST) -> Iterator[ast.expr]:
-    """What a statement assigns or deletes."""
+    """Yield what a statement assigns or deletes."""
     if isinstance(node, (ast.Assign, ast.Delete)):
         for each in node.targets:
             yield from _parts(each)
@@ -131,7 +132,7 @@ def _parts(target: ast.expr) -> Iterator[ast.expr]:
 
 
 class _Outer:
-    """What a function reaches beside its arguments and its own variables."""
+    """What a function reaches in addition to its arguments and its own variables."""
 
     def __init__(self, function: types.FunctionType) -> None:
         code = function.__code__
@@ -140,11 +141,11 @@ class _Outer:
         self._globals = function.__globals__
 
     def has(self, name: str) -> bool:
-        """Whether it is a variable around the function, or a global."""
+        """Return whether it is a variable around the function, or a global."""
         return name in self._cells or name not in self._own
 
     def reached(self, node: ast.expr, target: ast.expr | None = None) -> Iterator[str]:
-        """The name by which ``node`` is reached, where what is there is nobody's attribute."""
+        """Yield the name by which ``node`` is reached, unless what is there is an attribute."""
         while isinstance(node, (ast.Attribute, ast.Subscript)):
             if isinstance(node, ast.Attribute) and node.attr == "__class__":
                 yield from _of_a_class(target)

@@ -1,9 +1,10 @@
-"""Tensors of a training that share one memory, as they do again in a copy of it.
+"""Tensors of a training that share one memory, and share it again in a copy of the training.
 
 ``b.weight.data = a.weight.data`` ties two parameters without making them one, and a buffer may be a
 view of another. Pickled, each has a memory of its own, and a write to one is no longer seen in the
-other. So those that share are listed before a training leaves, and put over one memory once it is
-unpacked. What `fully_shard` cuts into shards shares nothing with another, so there it is refused.
+other. So tensors that share memory are listed before a training is sent, and put into one memory
+again once it is unpacked. What `fully_shard` cuts into shards shares nothing with another tensor,
+so there it is refused.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ _NAMED = 4
 
 
 class Shared(NamedTuple):
-    """Some tensors over one memory, in which no other tensor of the training lies."""
+    """Some tensors in one memory, in which no other tensor of the training is stored."""
 
     names: list[str]
     tensors: list[torch.Tensor]
     offsets: list[int]
-    """Of the first element of each, from the first of all, in elements."""
+    """Offset of the first element of each, from the first of all, in elements."""
 
     @property
     def why_not_in_a_copy(self) -> str:
-        """Why a copy cannot have them over one memory, or ``""``."""
+        """Why tensors of a copy cannot share one memory, or ``""``."""
         kinds = {(one.dtype, one.device) for one in self.tensors}
         return "in other types" if len(kinds) > 1 else ""
 
@@ -47,10 +48,10 @@ class Shared(NamedTuple):
 
 
 def shared_in(tensors: Iterable[tuple[str, torch.Tensor]]) -> list[Shared]:
-    """Those of ``tensors``, with their names, that share memory with another.
+    """Return those of ``tensors``, with their names, that share memory with another.
 
     Args:
-        tensors: dense ones; others are left out, and so is one that comes a second time.
+        tensors: dense tensors; others are left out, and so is one that comes a second time.
     """
     by_memory: dict[int, dict[int, tuple[str, torch.Tensor]]] = {}
     for name, one in tensors:
@@ -69,7 +70,7 @@ def shared_in(tensors: Iterable[tuple[str, torch.Tensor]]) -> list[Shared]:
 def _overlapping(
     named: list[tuple[str, torch.Tensor]],
 ) -> Iterator[list[tuple[str, torch.Tensor]]]:
-    """Those that lie over each other; weights of an LSTM lie beside each other, in one memory."""
+    """Yield tensors that overlap; weights of an LSTM are next to each other in one memory."""
     those: list[tuple[str, torch.Tensor]] = []
     end = 0
     for pair in sorted(named, key=lambda pair: pair[1].data_ptr()):
@@ -90,12 +91,12 @@ def _is_dense(value: Any) -> TypeGuard[torch.Tensor]:
 
 
 def refusal(shared: list[Shared], parameters: set[int], *, sharded: bool) -> str:
-    """Why these cannot be so in another process, in one sentence, or ``""``.
+    """Return why these cannot share memory in another process, in one sentence, or ``""``.
 
     Args:
-        shared: of a training.
+        shared: shared tensors of a training.
         parameters: identities of its parameters.
-        sharded: whether each of these is to be cut into shards.
+        sharded: whether each of these will be cut into shards.
     """
     for one in shared:
         names = f"{', '.join(one.names[:_NAMED])}{' and more' if len(one.names) > _NAMED else ''}"
@@ -113,7 +114,7 @@ def refusal(shared: list[Shared], parameters: set[int], *, sharded: bool) -> str
 
 
 def shared_moments(training: Training) -> str:
-    """What the optimizer keeps for several parameters at once, in one sentence, or ``""``."""
+    """Return a sentence on what the optimizer keeps for several parameters at once, or ``""``."""
     names = {parameter: name for name, parameter in training.model.named_parameters()}
     named: list[tuple[str, torch.Tensor]] = [(name, one) for one, name in names.items()]
     seen: set[int] = set()
@@ -140,6 +141,6 @@ def shared_moments(training: Training) -> str:
 
 
 def _extent(tensor: torch.Tensor) -> int:
-    """Elements of memory from its first to its last."""
+    """Return the number of elements of memory from its first to its last."""
     sides = zip(tensor.shape, tensor.stride(), strict=True)
     return 1 + sum((size - 1) * stride for size, stride in sides)

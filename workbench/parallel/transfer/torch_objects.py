@@ -1,15 +1,15 @@
-"""Objects of torch that no pickler takes, as the way to the same object in another process.
+"""Pickle torch's objects that no pickler accepts, by how to find them in another process.
 
-Pickle knows functions and classes by name, and cloudpickle plain modules. Torch has more that there
-is one of in each process: modules of a class of their own (``torch.backends.cudnn``,
+Pickle finds functions and classes by name, and cloudpickle plain modules. Torch has more objects
+that exist once per process: modules of a class of their own (``torch.backends.cudnn``,
 ``torch._dynamo.config``, ``torch.ops``), operators (``torch.ops.aten.mul.Tensor``), classes made in
-C++ under another name (`torch.nn.attention.SDPBackend`). A cell names them without a thought, and
-each is found in the other process by the name that it has here. What a cell made with a decorator
-of torch's or of `functools` (``torch.library.custom_op``, ``torch.compile``, ``lru_cache``) is in
-no other process: the function inside travels, and the decorator is applied to it again.
+C++ under another name (`torch.nn.attention.SDPBackend`). A cell may name any of them, and each is
+found in the other process by the name that it has here. What a cell made with a decorator of
+torch's or of `functools` (``torch.library.custom_op``, ``torch.compile``, ``lru_cache``) exists in
+no other process: the function inside is sent, and the decorator is applied to it again.
 """
 
-# Torch names these in no public way.
+# Torch has no public names for these.
 # pyright: reportPrivateUsage=false
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CACHED = type(functools.lru_cache(lambda: None))
 
 
 def reduced(obj: Any) -> tuple[Any, ...] | None:
-    """How to find ``obj`` in another process, as ``__reduce__`` has it; None: pickle knows it."""
+    """Return how to find ``obj`` in another process, as ``__reduce__`` does; None: pickle can."""
     if isinstance(obj, types.ModuleType):
         return _module(obj)
     if isinstance(obj, (OpOverload, OpOverloadPacket, HigherOrderOperator)):
@@ -57,7 +57,7 @@ def reduced(obj: Any) -> tuple[Any, ...] | None:
 
 
 def operators_of_cells() -> list[Any]:
-    """Operators that no module defines: those of ``torch.library.custom_op`` in a cell.
+    """Return operators that no module defines: those of ``torch.library.custom_op`` in a cell.
 
     Code finds them by ``torch.ops.<namespace>.<name>``, which no pickler sees.
     """
@@ -74,7 +74,7 @@ def _is_of_a_cell(function: Any) -> bool:
 
 
 def _module(module: types.ModuleType) -> tuple[Any, ...] | None:
-    """A module of a class of its own; a plain one is known to cloudpickle."""
+    """Find a module of a class of its own; a plain one is known to cloudpickle."""
     if type(module) is types.ModuleType or _reduces_itself(module):
         return None
     name = str(module.__name__)
@@ -87,7 +87,7 @@ def _module(module: types.ModuleType) -> tuple[Any, ...] | None:
         if one is module:
             return importlib.import_module, (other,)
     if type(module).__module__ in MODULES:
-        # "torch.ops.mine", and "torch.classes" has no point before what follows
+        # "torch.ops.mine", and "torch.classes" has no dot before what follows
         for root in (torch.ops, torch.classes):
             for attribute, one in tuple(vars(root).items()):
                 if one is module:
@@ -104,7 +104,7 @@ def _reduces_itself(obj: Any) -> bool:
 
 
 def _operator(operator: Any) -> tuple[Any, ...] | None:
-    """One with or without the name of its overload, or one that takes functions."""
+    """Find an operator with or without the name of its overload, or one that takes functions."""
     if isinstance(operator, HigherOrderOperator):
         name = operator.__name__
         here = getattr(torch.ops.higher_order, name, None)
@@ -129,7 +129,7 @@ def _setting_group(config: Any, name: str) -> Any:
 
 
 def _found(cls: type, name: str) -> tuple[Any, ...] | None:
-    """A class that torch made in C++ and has under another name than it says."""
+    """Find a class that torch made in C++ and has under another name than its own."""
     said = sys.modules.get(cls.__module__)
     if getattr(said, cls.__qualname__, None) is cls:
         return None
@@ -150,7 +150,7 @@ def _enumerated(obj: Any) -> tuple[Any, ...] | None:
 
 
 def _decorated(obj: Any) -> tuple[Any, ...] | None:
-    """What a decorator made of a function of a cell."""
+    """Recreate what a decorator made of a function of a cell."""
     if isinstance(obj, custom_ops.CustomOpDef):
         return _defined(obj)
     if isinstance(obj, functools.cached_property) and "lock" in vars(obj):
@@ -163,7 +163,7 @@ def _decorated(obj: Any) -> tuple[Any, ...] | None:
 
 
 def _cached(function: Any) -> tuple[Any, ...] | None:
-    """A function of a cell under ``lru_cache``, without what it has kept; others have a name."""
+    """A function of a cell under ``lru_cache``, without its results; others are found by name."""
     if not _is_of_a_cell(function):
         return None
     parameters = function.cache_parameters()
@@ -181,7 +181,7 @@ def _property_again(function: Any, name: str | None) -> Any:
 
 
 def _compiled(function: Any) -> tuple[Any, ...] | None:
-    """A function of a cell under ``torch.compile``, which is compiled anew where it is called."""
+    """A function of a cell under ``torch.compile``, which is compiled again where it is called."""
     inside = vars(function).get("_torchdynamo_orig_callable")
     if inside is None or not _is_of_a_cell(function):
         return None
@@ -222,14 +222,14 @@ def _defined(operator: Any) -> tuple[Any, ...]:
 
 
 def _kernel(function: Callable[..., Any]) -> Any:
-    """What the user registered, out of what torch made of it."""
+    """Return what the user registered, from what torch made of it."""
     inside = inspect.getclosurevars(inspect.unwrap(function)).nonlocals
     return inside.get("fn", function)
 
 
 def _define(name: tuple[str, str], made: tuple[Any, ...], kernels: dict[Any, Any]) -> Any:
     known: Any = custom_ops.OPDEFS.get("::".join(name))
-    if known is not None:  # where a cell has defined it, or another part has brought it along
+    if known is not None:  # a cell has defined it, or it came with another part
         return known
     operator: Any = custom_ops.CustomOpDef(*name, *made)
     for kind, kernel in kernels.items():
@@ -250,4 +250,4 @@ def _register(operator: Any, state: dict[str, Any]) -> None:
 
 
 _kept: list[Any] = []
-"""Torch keeps operators that are named by nobody for as long as somebody holds them."""
+"""Torch keeps operators that no code names only as long as something holds them."""
