@@ -107,7 +107,9 @@ def _discover(starts: list[Node]) -> tuple[list[Node], dict[Node, int]]:
 
 
 def _protect(num_nodes: int, tops: Sequence[Node]) -> None:
-    """Make a deep graph whose nodes were accessed safe to free (see `workbench.graph.core.deep_graph_release`).
+    """Make a deep graph whose nodes were accessed safe to free.
+
+    `workbench.graph.core.deep_graph_release` says why.
 
     Each node goes to the ladder of the last start that reaches it, so that many starts on one deep
     graph cost no more than one.
