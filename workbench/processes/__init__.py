@@ -1,4 +1,4 @@
-"""Child processes: none is lost, whatever interrupts the one that starts it."""
+"""Child processes: started so that no interrupt loses one, ended with all they started."""
 
 from workbench.processes.environment import python_path
 from workbench.processes.forks import computing

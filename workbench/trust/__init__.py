@@ -1,4 +1,4 @@
-"""What other users of the machine could have written is never run, obeyed or waited for.
+"""Nothing that another user could have written is run, executed as a command or blocked on.
 
 `docs/security.md` says what is trusted, and what is not.
 """

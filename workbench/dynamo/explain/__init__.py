@@ -1,1 +1,1 @@
-"""Compiling in another process: to say what would happen, or to have it ready."""
+"""Compiling in another process: to report what would happen, or to have it ready."""

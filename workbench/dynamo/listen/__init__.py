@@ -1,1 +1,1 @@
-"""What torch says while it compiles, kept and made into a record."""
+"""Recording what torch reports while it compiles."""

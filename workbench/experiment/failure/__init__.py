@@ -1,1 +1,1 @@
-"""What went wrong in code of the user's, and what would help."""
+"""Failures of the user's code: what went wrong, and what would help."""

@@ -1,1 +1,1 @@
-"""One step, and what is done around it."""
+"""One training step, validation, and what is measured around them."""

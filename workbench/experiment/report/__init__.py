@@ -1,1 +1,1 @@
-"""What an experiment says of itself: events, captures, facts, its run directory."""
+"""What an experiment publishes: events, captures, facts, its run directory."""

@@ -1,1 +1,1 @@
-"""The threads: who trains, who waits, and the end of the process."""
+"""The threads of a run, evaluation, checkpoints on disk, and the end of the process."""

@@ -1,1 +1,1 @@
-"""What a training has beside its weights: remembered before a step, put back, carried elsewhere."""
+"""State of a training beside its weights: remembered before a step, restored, sent to ranks."""

@@ -1,1 +1,1 @@
-"""The backward of a captured graph is measured, node by node."""
+"""Measuring the backward of a captured graph, node by node."""

@@ -1,1 +1,1 @@
-"""The graph of a live loss becomes columns: nodes, calls, modules, saved tensors."""
+"""From the graph of a live loss to columns: nodes, calls, modules, saved tensors."""

@@ -1,1 +1,1 @@
-"""What every part of the graph tools stands on: names, owners, operations, lines, numbers."""
+"""What all graph tools use: names, owners, operations, source lines, numbers."""

@@ -1,1 +1,1 @@
-"""A forward is watched: which module ran, which line, which branch, where the graph was left."""
+"""Watching a forward: which module, line and branch ran, and where the graph was left."""

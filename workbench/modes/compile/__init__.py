@@ -1,1 +1,1 @@
-"""``torch.compile``: its options, what it needs, what breaks a graph."""
+"""``torch.compile``: options, what it needs of the machine, graph breaks."""

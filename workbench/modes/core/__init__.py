@@ -1,1 +1,1 @@
-"""What a mode is, and what all modes stand on."""
+"""The base class of modes, and what all of them use."""

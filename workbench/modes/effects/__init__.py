@@ -1,1 +1,1 @@
-"""What a mode was measured to change."""
+"""Measured effects of a mode: badges, step times and their statistics."""

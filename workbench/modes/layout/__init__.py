@@ -1,1 +1,1 @@
-"""How a model is laid over ranks."""
+"""The layout of a model over ranks: DDP and FSDP2."""

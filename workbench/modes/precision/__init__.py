@@ -1,1 +1,1 @@
-"""In which types a step computes, and the scale of fp16."""
+"""The types that a step computes in, and the scale of fp16."""
