@@ -1,7 +1,7 @@
-"""Driving an experiment: run, pause, resume, step, stop, wait, and captures of a step.
+"""Control of an experiment: run, pause, resume, step, stop, wait, and captures of a step.
 
-Everything here returns at once unless it says otherwise: the work is the runner's thread's, and
-what is asked for while a run is under way is carried out at the next step boundary.
+Everything here returns at once unless stated otherwise: the runner's thread does the work, and what
+is requested while a run is in progress is carried out at the next step boundary.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ log = logging.getLogger("workbench")
 
 
 class Control(Delegates):
-    """What a run can be told to do; status, position and settings are in its bases."""
+    """Methods that control a run; status, position and settings are in the base classes."""
 
     _context: contextvars.Context
     _run_file: RunFile
@@ -52,19 +52,20 @@ class Control(Delegates):
         wait: bool = False,
         **unknown: Never,
     ) -> Run:
-        """Train in the background, from where it is.
+        """Train in the background, from the current position.
 
         Args:
-            epochs: how many more (an epoch that was begun counts as one); `epochs` by default.
-            steps: how many more steps, instead.
-            wait: return when the run is over. An exception in user code is then raised here. An
-                interrupt of the kernel pauses the run cleanly.
+            epochs: number of further epochs (an epoch that has begun counts as one); by default the
+                attribute `epochs`.
+            steps: number of further steps, as an alternative to epochs.
+            wait: whether to return only when the run is over. An exception in user code is then
+                raised here. Interrupting the kernel pauses the run cleanly.
             **unknown: refused.
 
         Raises:
-            TypeError: an argument that there is not, with the nearest that there is.
-            RuntimeError: it is training already, or closed.
-            ValueError: a count is no positive whole number, or both are given.
+            TypeError: an argument is unknown; the message names the nearest valid one.
+            RuntimeError: the experiment is already training, or is closed.
+            ValueError: a count is not a positive whole number, or both counts are given.
         """
         refuse_unknown(unknown, self.run, "run")
         self._refuse_if_closed()
@@ -99,15 +100,15 @@ class Control(Delegates):
         """Pause at the next step boundary; returns at once.
 
         Args:
-            why: said in the status line.
+            why: reason that is shown in the status line.
         """
         self._runner.halt("pause", why)
 
     def resume(self) -> Run:
-        """Go on with a run that was paused.
+        """Continue a run that was paused.
 
         Raises:
-            RuntimeError: there is nothing to go on with, or the experiment is closed.
+            RuntimeError: there is nothing to continue, or the experiment is closed.
         """
         self._refuse_if_closed()
         self._end_trials()
@@ -125,17 +126,17 @@ class Control(Delegates):
         return Run(self)
 
     def stop(self) -> None:
-        """End the run at the next step boundary; returns at once. `run` goes on from there."""
+        """End the run at the next step boundary; returns at once. `run` continues from there."""
         self._runner.halt("stop")
         self._runner.submit(self._stop_paused)
 
     def step(self, count: int = 1) -> Run:
-        """Do ``count`` steps in the background and pause.
+        """Do ``count`` steps in the background, then pause.
 
-        Asked for again while the steps are being done, so many more are done.
+        If called again while these steps are in progress, that many more steps are done.
 
         Raises:
-            RuntimeError: it is training, pause it first; or it is closed.
+            RuntimeError: the experiment is training (pause it first), or is closed.
         """
         self._refuse_if_closed()
         steps = whole(count, "count")
@@ -154,18 +155,19 @@ class Control(Delegates):
     def resume_from_failure(
         self, modes: str | None = None, learning_rate: float | None = None
     ) -> Run:
-        """Go on after an exception or a non-finite loss, from the last good step.
+        """Continue after an exception or a non-finite loss, from the last good step.
 
-        The failed batch is replayed with the current code of the model's classes: where a cell that
-        defines one was run again, the model takes the new class. A batch whose loss was not finite
-        is left out instead, unless ``modes`` changes: with equal weights it would fail again.
+        The failed batch is replayed with the current code of the model's classes: if a cell that
+        defines one of them was run again, the model takes the new class. A batch whose loss was not
+        finite is skipped instead, unless ``modes`` changes: with the same weights it would fail
+        again.
 
         Args:
-            modes: change to these first.
-            learning_rate: change to this first.
+            modes: change to these modes first.
+            learning_rate: change to this learning rate first.
 
         Raises:
-            RuntimeError: nothing has failed, or the experiment is closed.
+            RuntimeError: there is no failure, or the experiment is closed.
         """
         self._refuse_if_closed()
         if self.failure is None:
@@ -184,11 +186,11 @@ class Control(Delegates):
         return self.resume()
 
     def swap_in_newer_model(self) -> None:
-        """Swap in what `newer_model` says, as its code does; then `resume_from_failure`.
+        """Swap in what `newer_model` describes, as its code does; call `resume_from_failure` next.
 
         Raises:
-            RuntimeError: there is none, or a person has to say how to build it.
-            Exception: what building it raised.
+            RuntimeError: there is no newer model, or the user has to say how to build it.
+            Exception: whatever building it raised.
         """
         self._refuse_if_closed()
         found = self._training.newer_model()
@@ -203,19 +205,19 @@ class Control(Delegates):
         self.model = model if isinstance(model, nn.Module) else model()
 
     def apply_remedy(self, remedy: SupportsIndex | str | Remedy = 0) -> None:
-        """Make the change of one of the failure's remedies, as its code does; then `resume`.
+        """Make the change of one of the failure's remedies, as its code does; call `resume` next.
 
-        Each was tried by itself, on the card that refused the step. While they are being tried,
-        that is waited for.
+        Each remedy was tried separately, on the GPU that refused the step. If they are still being
+        tried, this method waits until that is done.
 
         Args:
-            remedy: one of ``exp.failure.remedies``, its number there or its name; the first is the
+            remedy: one of ``exp.failure.remedies``, its index there or its name; the first is the
                 cheapest that fits.
 
         Raises:
-            TypeError: it is none of these.
-            ValueError: there is no such remedy, the run did not fit with it, or `card` is another
-                now.
+            TypeError: the argument is none of these.
+            ValueError: there is no such remedy, the run did not fit with it, or `card` has changed
+                since.
             RuntimeError: the experiment is closed.
         """
         self._refuse_if_closed()
@@ -225,16 +227,16 @@ class Control(Delegates):
         tried.chosen(remedy, self.card).make(self)
 
     def when_free(self, action: Callable[[], object], *, ended: bool = False) -> None:
-        """Do ``action`` once nothing is computed beside a run; at once where nothing is.
+        """Call ``action`` once nothing is computed alongside a run; at once if nothing is.
 
-        For those who may not wait, as `run`, `resume` and `step` would for a capture of a run that
-        is over or a prediction. Trials of remedies are ended for it. What ``action`` raises later
-        is said in the status line.
+        For callers that must not block: `run`, `resume` and `step` would wait for a capture of a
+        run that is over, or for a prediction. Trials of remedies are ended first. An exception that
+        ``action`` raises later is shown in the status line.
 
         Args:
             action: what is to be done.
-            ended: whether it comes after a run, too, that has been told to pause or to stop, or
-                does single steps, as `run` does. A later `pause` or `stop` takes it back.
+            ended: whether to wait, as `run` does, also for the end of a run that was asked to pause
+                or to stop, or that does single steps. A later `pause` or `stop` cancels the action.
         """
         if self._runner.rehearsing:
             self._runner.cut_short()
@@ -245,16 +247,16 @@ class Control(Delegates):
             action()
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until no step is being done any more: finished, stopped, paused or failed.
+        """Wait until no step is in progress: the run is finished, stopped, paused or failed.
 
-        A capture that is computed beside a run, and trials of what would help a step that ran out
-        of memory, are waited for as well, and that the scalars logged are in the event file; where
-        the disk does not take them within seconds, a warning says so.
+        This also waits for a capture that is computed alongside a run, for trials of remedies for a
+        step that ran out of memory, and until the logged scalars are in the event file; if the disk
+        does not take them within seconds, a warning says so.
 
         Raises:
-            TimeoutError: it still does after ``timeout`` seconds.
-            RuntimeError: the training thread itself asked, from a callback of a step.
-            RunError: user code raised, or the loss became non-finite. Its text is the user's own
+            TimeoutError: work is still in progress after ``timeout`` seconds.
+            RuntimeError: called on the training thread itself, from a callback of a step.
+            RunError: user code raised, or the loss became non-finite. The text is the user's own
                 traceback.
             KeyboardInterrupt: the kernel was interrupted; the run is paused.
         """
@@ -269,10 +271,10 @@ class Control(Delegates):
             )
 
     def capture(self, probe: StepProbe) -> CaptureHandle:
-        """Let ``probe`` ride along with the next step that runs.
+        """Attach ``probe`` to the next step that runs.
 
-        One probe of a kind looks at a step: a second one shares the first one's record. Where
-        nothing trains, `compute_captures` or the handle's ``wait`` has that step computed.
+        Only one probe of a kind inspects a step: a second one shares the record of the first. If
+        nothing is training, `compute_captures` or the handle's ``wait`` has that step computed.
 
         Raises:
             RuntimeError: the experiment is closed.
@@ -295,11 +297,11 @@ class Control(Delegates):
         return handle
 
     def compute_captures(self) -> None:
-        """Have a step computed, in the background, for the captures that wait for one.
+        """Have a step computed, in the background, for the captures that are waiting.
 
-        A run that is under way captures its next step by itself. A paused one (or one that has not
-        begun) does its next step and pauses. One that is over stays over: the step that would come
-        next is computed, and everything in it is undone.
+        A run in progress captures its next step by itself. A run that is paused (or has not begun)
+        does its next step and pauses. A run that is over stays over: the step that would come next
+        is computed, and everything in it is undone.
         """
         if self._runner.active:
             self._runner.submit(self._compute_late_captures)
@@ -311,12 +313,13 @@ class Control(Delegates):
             self.step(1)
 
     def follow_workers(self, stretch: Stretch, plan: Plan, *, and_pause: bool) -> None:
-        """Follow steps that are being computed elsewhere already.
+        """Follow steps that other processes are already computing.
 
         Args:
-            stretch: what computes them.
+            stretch: the parallel session that computes them.
             plan: where the run ends.
-            and_pause: whether the run is to stay where it is found, once it is home.
+            and_pause: whether the run is to be paused where it is found, once it is back in this
+                process.
         """
         if plan.until_epoch is not None:
             plan.from_epoch = plan.until_epoch - self.epochs
@@ -327,7 +330,7 @@ class Control(Delegates):
     # -- inside -----------------------------------------------------------------------------
 
     def _await_end(self, timeout: float | None = None) -> None:
-        """`wait`, whatever became of the run."""
+        """Wait as `wait` does, whatever became of the run."""
         self._runner.refuse_inside()
         try:
             ended = self._runner.join(timeout)
@@ -341,11 +344,11 @@ class Control(Delegates):
             raise TimeoutError(f"{self.name} still {work} after {timeout} s")
 
     def _flush_metrics(self) -> None:
-        """Wait until what was logged is where it is written to; else warn of it in the caller."""
+        """Wait until everything logged has been written; otherwise warn of it in the caller."""
         try:
             done = self.scalars.flush_sinks()
         except Exception:
-            # after a CUDA assert nothing can be read any more; the run's own failure says so
+            # after a CUDA assert nothing can be read any more; the run's own failure reports it
             log.exception("what %s logged last could not be read", self.name)
             return
         if not done:
@@ -357,17 +360,17 @@ class Control(Delegates):
             )
 
     def _end_trials(self) -> None:
-        """Wait for what is computed beside a run; trials of remedies end: somebody has chosen."""
+        """Wait for what is computed alongside a run; end trials of remedies, as the user chose."""
         if self._runner.rehearsing:
             self._runner.cut_short()
             self._await_end()
 
     def _compute_late_captures(self) -> None:
         if not self._runner.active and self._training.probes:
-            self.compute_captures()  # the last step was over before they could ride along
+            self.compute_captures()  # the last step had ended before they could be attached
 
     def _planned(self) -> tuple[int, int, int]:
-        """`Plan.length` of the run under way, or else of the next."""
+        """`Plan.length` of the run in progress, or else of the next one."""
         is_over = self.status in ("idle", "finished", "stopped")
         plan = self._new_plan(None) if is_over else self._runner.plan
         return plan.length(self._training)
@@ -395,7 +398,7 @@ class Control(Delegates):
         given: Stretch | None = None,
         keep_error: bool = False,
     ) -> Callable[[], None]:
-        """What starts a run, on whatever thread: with what is set on the one that asks."""
+        """Return a function that starts a run on any thread, with the calling thread's settings."""
         context = self._context_of_run()
         asked_from = ThreadState.current(self._training.device)
 
@@ -406,13 +409,13 @@ class Control(Delegates):
                     context, make_plan, given=given, keep_error=keep_error, asked_from=asked_from
                 )
             except KeyboardInterrupt:
-                self.pause()  # where it has begun
+                self.pause()  # if it has begun
                 raise
 
         return start
 
     def _context_of_run(self) -> contextvars.Context:
-        """Its prints land in the cell that is running, or that ran last; its settings hold."""
+        """Context of a run: prints go to the current or last cell, and its settings apply."""
         if threading.current_thread() is threading.main_thread():
             self._context = contextvars.copy_context()
             return self._context.copy()
@@ -432,7 +435,7 @@ class Control(Delegates):
                 del error  # a frame that holds its own exception would keep the step's tensors
 
     def _note_remedies(self, error: BaseException) -> None:
-        """What was found to help is said with the error itself."""
+        """Add the remedies that were found to the error itself, as notes."""
         remedies = (
             [] if self.failure is None else [one for one in self.failure.remedies if one.fits]
         )

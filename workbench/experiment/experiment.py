@@ -1,9 +1,9 @@
 """`Experiment`: a model, its data and its optimizer, trained in the background.
 
-A cell creates it, displays it, runs it and goes on working; everything a panel or a subscriber
-needs is an attribute. Here it is put together: `views` has what can be read, `settings` what can be
-set, `control` what it can be told to do, `training` holds the state, `step` is a step, `runner` the
-thread.
+A cell creates it, displays it, runs it and goes on working; everything that a panel or a subscriber
+needs is an attribute. This module puts it together: `views` has what can be read, `settings` what
+can be set, `control` the methods that control a run, `training` holds the state, `step` is a step,
+`runner` the thread.
 """
 
 from __future__ import annotations
@@ -54,51 +54,54 @@ if TYPE_CHECKING:
 _live: weakref.WeakSet[Experiment] = weakref.WeakSet()
 
 assembly_hooks: list[Callable[[Experiment], None]] = []
-"""Called with every new experiment, at the end of its construction."""
+"""Functions that are called with every new experiment, at the end of its construction."""
 
 
 def experiments() -> list[Experiment]:
-    """Every live experiment of this process, oldest first."""
+    """Return all live experiments of this process, oldest first."""
     return sorted(_live, key=lambda experiment: experiment.created_at)
 
 
 class Experiment(Control):
-    """Trains a classifier in the background and lets you look at it.
+    """Trains a classifier in the background and lets you inspect it.
 
     Args:
         model: any `torch.nn.Module` that returns logits ``[batch, classes]`` (or an object with
             ``.logits``).
         train: a `Dataset`, a `DataLoader`, a pair of arrays or tensors, or a Hugging Face dataset.
-        val: the same, evaluated after every epoch; or None.
+        val: validation data in any of these forms, evaluated after every epoch; or None.
         loss: a function ``(logits, labels) -> scalar``, ``"cross_entropy"``, ``"bce"``, or None:
-            cross entropy, or binary cross entropy for one logit, or for labels that are a row of
+            cross entropy, or binary cross entropy if there is one logit or the labels are a row of
             numbers for each sample (multi-label, soft labels).
         optimizer: an instance, a callable that takes the parameters, a name (``"adamw"``,
             ``"adam"``, ``"sgd"`` with momentum 0.9, ``"rmsprop"``, ``"adagrad"``), or None (AdamW).
-        lr: learning rate of an optimizer given by name; that optimizer's default otherwise.
+        lr: learning rate of an optimizer given by name; by default that optimizer's own default.
         scheduler: an ``lr_scheduler``, or a callable that takes the optimizer.
-        schedule_every: ``"step"`` or ``"epoch"``: after what the scheduler steps; None: what its
-            class, its functions and its length say (`workbench.experiment.recipe.schedules`).
-        modes: ``"compile+bf16"``; may be changed at any time.
-        name: of the experiment and its run directory; the model's class name by default.
-        runs: folder of all run directories.
+        schedule_every: ``"step"`` or ``"epoch"``: whether the scheduler steps after every step or
+            every epoch. If None, its class, its functions and its length decide
+            (`workbench.experiment.recipe.schedules`).
+        modes: a mode string such as ``"compile+bf16"``; it can be changed at any time.
+        name: name of the experiment and its run directory; by default the class name of the model.
+        runs: folder that contains all run directories.
         device: ``"auto"``, ``"cpu"``, ``"cuda:0"``, ...
-        seed: torch is seeded with it right before the first step; the order of samples depends on
-            it alone.
-        batch_size: where the data does not say so itself.
-        epochs: length of the next run.
-        shuffle: whether samples come in a new order every epoch, where that is ours to choose.
-        order: of the samples of a `DataLoader`: ``"workbench"``, a function of ``seed`` and epoch
-            that goes on from anywhere, or ``"loader"``, the loader's own with its sampler and its
-            generator, as a plain loop has it after ``torch.manual_seed(seed)``.
-        clip_grad_norm: clip the gradients' total norm to this before every update.
+        seed: torch is seeded with it immediately before the first step; the order of samples
+            depends on it alone.
+        batch_size: number of samples in a batch, if the data does not specify it.
+        epochs: length of the next run, in epochs.
+        shuffle: whether samples come in a new order every epoch, if the data leaves the order open.
+        order: order of the samples of a `DataLoader`: ``"workbench"``, a function of ``seed`` and
+            epoch that can continue from any point, or ``"loader"``, the loader's own order with its
+            sampler and its generator, as in a plain loop after ``torch.manual_seed(seed)``.
+        clip_grad_norm: clip the total norm of the gradients to this value before every update.
 
     Raises:
-        TypeError, ValueError: something given cannot be used; one sentence says what and why.
+        TypeError, ValueError: an argument cannot be used; the message says in one sentence what and
+            why.
     """
 
     displayer: ClassVar[Callable[..., Any] | None] = None
-    """``displayer(experiment, **options)`` gives the mime bundle of its display."""
+    """Function whose call ``displayer(experiment, **options)`` returns the MIME bundle of its
+    display."""
 
     def __init__(
         self,
@@ -134,7 +137,8 @@ class Experiment(Control):
         )
         held_out = None
         if val is not None:
-            # where the training's loader draws, a plain loop's draws for both in turn
+            # if the training loader draws random numbers, a plain loop draws for both loaders in
+            # turn
             own: Order = "loader" if source.draws else order
             held_out = data_source(
                 val, batch_size=size, seed=seed, shuffle=False, what="val", order=own
@@ -169,7 +173,7 @@ class Experiment(Control):
 
     @classmethod
     def around(cls, training: Training, path: Path) -> Experiment:
-        """An experiment of a training that was made before, in the run directory it has."""
+        """Create an experiment from an existing training, in the run directory that it has."""
         self = cls.__new__(cls)
         self._introduce(epochs=1)
         self._training = training
@@ -220,8 +224,8 @@ class Experiment(Control):
         self._facts: tuple[Any, str, str] = (None, "", "")
         self._closed = False
         self.dropped_points = 0
-        # weakly: subscribers hang on the runner, and one that knows the experiment would keep it;
-        # and the runner has `beat`, which would keep that in a circle
+        # weak references: the runner holds subscribers, and one that knows the experiment would
+        # keep it alive; and the runner holds `beat`, which would make a reference cycle
         runner = weakref.ref(self._runner)
         self._collected = weakref.finalize(self, _collected, runner, folder.path)
         self._collected.atexit = False
@@ -231,10 +235,10 @@ class Experiment(Control):
             hook(self)
 
     def close(self) -> None:
-        """Stop, let go of worker processes, leave the model as it was given and every panel.
+        """Stop, release worker processes, detach the modes from the model and leave every panel.
 
-        What was measured stays readable, here and on disk, where all of it is written when this
-        returns; to train on, make a new experiment.
+        What was measured remains readable, here and on disk; all of it has been written to disk
+        when this method returns. To continue training, create a new experiment.
         """
         self._runner.halt("stop")
         self._await_end()
@@ -252,34 +256,38 @@ class Experiment(Control):
         _live.discard(self)
 
     def predict(self, inputs: Any) -> torch.Tensor:
-        """Logits of ``inputs``, on the CPU: in eval mode, without gradients, at any time.
+        """Return logits of ``inputs``, on the CPU: in eval mode, without gradients, at any time.
 
-        Nothing of the training notices (`workbench.experiment.runtime.evaluation`), so nobody needs
-        ``exp.model.eval()``.
+        The training is not affected (`workbench.experiment.runtime.evaluation`), so there is no
+        need to call ``exp.model.eval()``.
 
         Args:
-            inputs: a tensor or an array ``[samples, ...]``, or whatever else the model takes.
+            inputs: a tensor or an array ``[samples, ...]``, or anything else that the model takes.
 
         Raises:
-            DataError: it is no input, or the model returns no logits.
-            RuntimeError: the experiment is closed, or asked on the training thread.
+            DataError: the inputs are not valid, or the model returns no logits.
+            RuntimeError: the experiment is closed, or this is called on the training thread.
         """
         return predict(self, inputs)
 
     def evaluate(self, data: Any) -> Validation:
-        """Loss, accuracy and confusion matrix over ``data``, as a validation has them; unlogged.
+        """Compute loss, accuracy and confusion matrix over ``data`` as validation does; not logged.
 
         Args:
             data: anything that ``val`` may be.
 
         Raises:
-            DataError: it is no data, or empty.
-            RuntimeError: the experiment is closed, or asked on the training thread.
+            DataError: the data is not valid, or empty.
+            RuntimeError: the experiment is closed, or this is called on the training thread.
         """
         return evaluate(self, data)
 
     def subscribe(self, observer: Observer, *, every_step: bool = False) -> Callable[[], None]:
-        """Hand every event to ``observer``, on the training thread; returns what ends it."""
+        """Pass every event to ``observer``, on the training thread.
+
+        Returns:
+            A function that unsubscribes the observer.
+        """
         return self._training.board.subscribe(observer, every_step=every_step)
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
@@ -287,14 +295,14 @@ class Experiment(Control):
         return displayer(self, **options) if displayer else {"text/plain": self.summary()}
 
     def facts(self) -> tuple[Fact, ...]:
-        """What will run, in a few labelled lines."""
+        """Describe what will run, in a few labelled lines."""
         if self._facts[0] is not self._training.guard:
             self._facts = (self._training.guard, *model_facts(self._training))
         return facts(self._training, *self._facts[1:])
 
 
 def _collected(runner: weakref.ref[Runner], folder: Path) -> None:
-    """The last reference to an experiment is gone: its run ends, an empty folder goes."""
+    """End the run and remove an empty folder, when the last reference to an experiment is gone."""
     at_work = runner()
     if at_work is not None and at_work.active:  # the thread of a run holds it
         at_work.abandon()

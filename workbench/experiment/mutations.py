@@ -1,7 +1,8 @@
-"""What can be set of an `Experiment` at any time: checked at once, done at the next step boundary.
+"""Settings of an `Experiment`, at any time: checked at once, applied at the next step boundary.
 
-Where nothing runs the next step boundary is now. What is to be done is a function of the training;
-it compares with what holds when it is carried out, as others may be waiting before it.
+If nothing is running, the next step boundary is now. A change is a function of the training; it
+compares with the values that hold when it is carried out, because other changes may be queued
+before it.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ if TYPE_CHECKING:
 
 
 class Settings:
-    """What can be set at any time.
+    """Attributes that can be set at any time.
 
     Raises:
-        AttributeError: it is none of these; nothing is taken that would have no effect.
+        AttributeError: the attribute cannot be set; an assignment without effect is not accepted.
         RuntimeError: the experiment is closed.
     """
 
@@ -58,7 +59,7 @@ class Settings:
     _epochs: int
     _closed: bool
     _is_made = False
-    """Whether the experiment is put together; from then on `__setattr__` looks at names."""
+    """Whether the experiment is fully constructed; from then on `__setattr__` checks names."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if self._is_made and not name.startswith("_") and name not in self.__dict__:
@@ -68,7 +69,7 @@ class Settings:
         super().__setattr__(name, value)
 
     def _cannot_set(self, name: str) -> str:
-        """Why ``name`` cannot be set, and what can."""
+        """Explain why ``name`` cannot be set, and what can."""
         cls = type(self)
         given = inspect.signature(cls).parameters
         can = [each for each in dir(cls) if getattr(getattr(cls, each), "fset", None) is not None]
@@ -84,7 +85,7 @@ class Settings:
 
     @property
     def model(self) -> nn.Module:
-        """The model. Assigning another one is a hot swap (`carried` says what was kept)."""
+        """The model; assigning another one is a hot swap (`carried` lists what was kept)."""
         return self._training.model
 
     @model.setter
@@ -111,11 +112,12 @@ class Settings:
 
     @property
     def card(self) -> str | None:
-        """The card that steps and validations are run as on, such as ``"8 GiB"``; None: none.
+        """The simulated GPU for steps and validations, such as ``"8 GiB"``; None if there is none.
 
-        What this machine has is used as ever; a request that such a card could not serve raises
-        ``torch.OutOfMemoryError`` where it is made. Set it to a name (``"RTX 4090"``), an amount or
-        bytes, with the allocator's settings after a comma: ``"8 GiB, expandable_segments:True"``.
+        The hardware of this machine is used as usual; a request that such a GPU could not serve
+        raises ``torch.OutOfMemoryError`` where it is made. Set it to a name (``"RTX 4090"``), an
+        amount or a number of bytes, with the allocator's settings after a comma:
+        ``"8 GiB, expandable_segments:True"``.
         """
         card = self._training.card
         return None if card is None else str(card.limit)
@@ -130,17 +132,18 @@ class Settings:
 
     @property
     def card_use(self) -> CardUse | None:
-        """Bytes allocated and reserved on the card that is played; None without one."""
+        """Bytes allocated and reserved on the simulated GPU; None without one."""
         card = self._training.card
         return None if card is None else card.use()
 
     @property
     def batch_size(self) -> int | None:
-        """Samples in a batch of the training data; None where batches come ready-made.
+        """Number of samples in a batch of the training data; None if batches come ready-made.
 
-        Setting it cuts what is left of the epoch anew: every sample is still seen once an epoch, in
-        the order that the seed gives, whatever the size. Steps are counted on. Validation follows
-        where its batches were as large. The learning rate stays.
+        Setting it divides the rest of the epoch into batches again: every sample is still seen once
+        per epoch, in the order that the seed gives, whatever the size. The step count continues.
+        The batch size of validation changes too if it was the same. The learning rate is not
+        changed.
         """
         return self._training.cursor.source.batch_size
 
@@ -160,7 +163,7 @@ class Settings:
 
     @property
     def val_batch_size(self) -> int | None:
-        """Samples in a batch of the validation data; None without any, or where it is not ours."""
+        """Samples in a batch of validation data; None without any, or if they come ready-made."""
         val = self._training.val
         return None if val is None else val.batch_size
 
@@ -175,11 +178,11 @@ class Settings:
 
     @property
     def learning_rate(self) -> float | None:
-        """Of the first parameter group that has one. What is set holds from the next step on.
+        """The learning rate of the first parameter group that has one.
 
-        Other groups keep their ratio to it, so those at 0 stay at 0, and the rest of a schedule is
-        scaled by the same factor (`workbench.experiment.recipe.learning_rate`); ``exp.scheduler =
-        None`` ends the schedule.
+        A new value applies from the next step on. Other groups keep their ratio to it, so those at
+        0 stay at 0, and the rest of a schedule is scaled by the same factor
+        (`workbench.experiment.recipe.learning_rate`); ``exp.scheduler = None`` ends the schedule.
         """
         return self._training.learning_rate
 
@@ -191,7 +194,7 @@ class Settings:
 
     @property
     def lr(self) -> float | None:
-        """`learning_rate`."""
+        """Alias of `learning_rate`."""
         return self.learning_rate
 
     @lr.setter
@@ -200,10 +203,10 @@ class Settings:
 
     @property
     def scheduler(self) -> object | None:
-        """The learning-rate scheduler, if any; None takes it away, and the rate stays as it is.
+        """The learning-rate scheduler, if any; setting None removes it and keeps the current rate.
 
         Raises:
-            ValueError: it is set to anything but None.
+            ValueError: it is set to anything other than None.
         """
         return self._training.schedule.scheduler
 
@@ -220,7 +223,7 @@ class Settings:
 
     @property
     def epochs(self) -> int:
-        """Length of the next run, or of the one under way."""
+        """Length of the next run, or of the one in progress, in epochs."""
         return self._epochs
 
     @epochs.setter
@@ -234,7 +237,7 @@ class Settings:
             )
 
     def say(self, text: str) -> None:
-        """Put ``text`` into the status line: at the next step boundary, at once where none runs."""
+        """Show ``text`` in the status line: at the next step boundary, at once if nothing runs."""
         self._submit(lambda: _say(self._training, text), light=True)
 
     # -- inside -----------------------------------------------------------------------------
@@ -251,7 +254,7 @@ class Settings:
 
 
 def set_modes(training: Training, modeset: ModeSet) -> None:
-    """Compute the next step under ``modeset``; nothing of the training's state is lost."""
+    """Switch to ``modeset`` from the next step on; nothing of the training's state is lost."""
     before = training.modeset
     if str(before) == str(modeset):
         return
@@ -266,7 +269,7 @@ def set_modes(training: Training, modeset: ModeSet) -> None:
 
 
 def set_card(training: Training, limit: CardLimit | None) -> None:
-    """Run steps as on a card from the next one on, or on what is there."""
+    """From the next step on, run steps on a simulated GPU, or on the actual hardware."""
     play(training, limit)
     _mark(training, "no card" if limit is None else str(limit))
     text = "on what is there" if limit is None else f"as on a card of {limit}"
@@ -274,15 +277,15 @@ def set_card(training: Training, limit: CardLimit | None) -> None:
 
 
 def set_batches(training: Training, train: DataSource, val: DataSource | None) -> None:
-    """Go on with the same samples in batches of another size.
+    """Continue with the same samples in batches of another size.
 
-    What is left of the epoch is cut anew, so no sample is lost or seen twice; steps counted so far
-    stay counted. Step times of the old size are forgotten, as they compare with nothing.
+    The rest of the epoch is divided into batches again, so no sample is lost or seen twice; the
+    step count is kept. Step times of the old size are forgotten, as they cannot be compared.
 
     Args:
-        training: what goes on.
-        train: its samples in such batches.
-        val: those of validation, taken where its batches were as large; None: they stay.
+        training: the training that continues.
+        train: its samples in batches of the new size.
+        val: the same for validation, used if its batches had the same size; None leaves them.
     """
     before = training.cursor.source.batch_size
     if train.batch_size == before:
@@ -302,9 +305,9 @@ def set_validation(training: Training, val: DataSource) -> None:
 
 
 def set_learning_rate(training: Training, value: float) -> None:
-    """Set the rate of the next step, and scale what is to come of a schedule with it."""
+    """Set the learning rate of the next step, and scale the rest of a schedule with it."""
     text, schedule = _rate_text(value), training.schedule
-    if training.is_away:  # whoever computes the steps scales the schedule
+    if training.is_away:  # the processes that compute steps scale it
         follow_learning_rate(training.optimizer, value)
         schedule.num_changes += 1
         effect = f", and {schedule.name} goes on scaled with it" if schedule.scheduler else ""
@@ -320,7 +323,7 @@ def set_learning_rate(training: Training, value: float) -> None:
 
 
 def _of_groups(optimizer: torch.optim.Optimizer, at_0: list[int]) -> str:
-    """What has become of the groups that were at 0 for good."""
+    """Describe what became of the groups that were at 0 for good."""
     count = len(optimizer.param_groups)
     if not at_0 or count == 1:
         return ""
@@ -332,7 +335,7 @@ def _of_groups(optimizer: torch.optim.Optimizer, at_0: list[int]) -> str:
 
 
 def remove_schedule(training: Training) -> None:
-    """Go on without a schedule, at the rate of the next step."""
+    """Continue without a schedule, at the learning rate of the next step."""
     schedule, rate = training.schedule, training.learning_rate
     if schedule.scheduler is None or rate is None:
         return
@@ -344,10 +347,10 @@ def remove_schedule(training: Training) -> None:
 
 
 def set_model(training: Training, model: nn.Module) -> None:
-    """Swap the model; parameters and optimizer state that fit by name and shape carry over.
+    """Swap the model; parameters and optimizer state that match by name and shape carry over.
 
-    The optimizer stays the object it is. What does not carry over is in the notes. The same model
-    again is taken as it is now: with the modes that its modules are in.
+    The optimizer stays the same object. Notes list what does not carry over. If it is the same
+    model again, it is taken as it is now, with the train or eval mode of each module.
     """
     if model is training.model:
         training.take_train_mode()
@@ -359,7 +362,7 @@ def set_model(training: Training, model: nn.Module) -> None:
         training.note(note)
     training.adopt(model)
     training.note_modes()
-    training.timings = StepTimings()  # those of another model compare with nothing
+    training.timings = StepTimings()  # those of another model cannot be compared
     text = f"new {type(model).__name__}"
     training.board.mark(training.step_count, text)
     training.board.emit(ModelSwapped(training.step_count, training.carried))
@@ -376,7 +379,7 @@ def _rate_text(rate: float) -> str:
 
 
 def _mark(training: Training, text: str) -> None:
-    """Draw a marker, where a step has been done with other settings."""
+    """Draw a marker, if a step has been done with other settings."""
     if training.step_count:
         training.board.mark(training.step_count, text)
 

@@ -1,10 +1,10 @@
-"""A model that a person has built, or could, since the one that failed was built.
+"""A newer model that the user has built, or could build, since the one that failed was built.
 
-A class takes its new methods where its cell runs again (`renew_classes`), but what `__init__` made
-stays what it was: *Resume* would fail as before. So the code that builds each module is remembered
-when the experiment takes the model, and a new one is looked for once a step has failed: under the
-name that the old one had, among the notebook's instances of the new class, or as a new class that
-needs no argument.
+A class takes its new methods when its cell runs again (`renew_classes`), but what `__init__`
+created stays what it was: *Resume* would fail as before. So the code that builds each module is
+recorded when the experiment takes the model, and a newer one is looked for once a step has failed:
+under the name that the old one had, among the notebook's instances of the new class, or as a new
+class that needs no argument.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from workbench.experiment.state.user_code import is_user_module
 from workbench.records import NewerModel
 
 _Key = tuple[str, str]
-"""Module and qualified name of a class: what stays when it is defined anew."""
+"""Module and qualified name of a class: what stays the same when it is redefined."""
 
 
 class Found(NamedTuple):
-    """What there is to swap in."""
+    """A newer model that can be swapped in."""
 
     told: NewerModel
     model: nn.Module | type[nn.Module] | None
-    """A class is called without an argument; None where a person has to say how to build it."""
+    """A class is called without an argument; None if the user has to say how to build it."""
 
 
 class Origin:
@@ -47,12 +47,12 @@ class Origin:
         """Whether a step of this model has failed."""
 
     def note_failure(self, model: nn.Module) -> None:
-        """A step has failed: what is called as ``model`` is now is looked for again later."""
+        """Record that a step has failed, and which names ``model`` has, to look them up later."""
         self.has_failed = True
         self._names = frozenset(name for name, one in _named() if one is model)
 
     def newer(self, model: nn.Module) -> Found | None:
-        """What to swap in for ``model``; None while it is what its code would build."""
+        """Return what to swap in for ``model``; None while its code would still build the same."""
         named = dict(_named())
         for name in sorted(self._names):
             other = named.get(name)
@@ -74,7 +74,7 @@ class Origin:
         )
 
     def _changed(self, model: nn.Module) -> list[str]:
-        """Names of the classes of ``model`` that would build it in another way today."""
+        """Names of the classes of ``model`` that would build it differently now."""
         found: dict[str, None] = {}
         for cls in dict.fromkeys(map(type, model.modules())):
             before = self._built_by.get(_key(cls))
@@ -84,7 +84,7 @@ class Origin:
 
 
 def written_anew(model: nn.Module) -> list[str]:
-    """Names of classes of ``model`` that the person's code has defined again, and otherwise."""
+    """Names of classes of ``model`` that the user's code has redefined with another content."""
     found: dict[str, None] = {}
     for cls in dict.fromkeys(map(type, model.modules())):
         now = current_class(cls)
@@ -94,7 +94,7 @@ def written_anew(model: nn.Module) -> list[str]:
 
 
 def _written(cls: type) -> dict[str, object]:
-    """What a class's own body says, but for what differs with every definition."""
+    """What a class's own body contains, except for what differs with every definition."""
     return {
         name: _content(value)
         for name, value in vars(cls).items()
@@ -111,7 +111,7 @@ def _told(why: str) -> str:
 
 
 def _named() -> Iterator[tuple[str, nn.Module]]:
-    """The models that the notebook, or the script, has a name for."""
+    """Models that have a name in the notebook or the script."""
     for name, one in list(vars(sys.modules["__main__"]).items()):
         if isinstance(one, nn.Module) and not name.startswith("_"):
             yield name, one
@@ -130,7 +130,7 @@ def _needs_nothing(cls: type) -> bool:
 
 
 def _building(cls: type) -> object:
-    """What the building of an instance depends on, to be compared: `__init__`, what it calls."""
+    """What building an instance depends on, for comparison: `__init__` and what it calls."""
     found: dict[str, object] = {}
     wanted, own = ["__init__"], [one for one in cls.__mro__ if is_user_module(one.__module__)]
     while wanted:
@@ -150,7 +150,7 @@ def _function(value: Any) -> Any:
 
 
 def _content(value: Any) -> object:
-    """A function's code and defaults; of a class's other attributes, those with plain values."""
+    """Code and defaults of a function; of other attributes of a class, those with plain values."""
     function = _function(value)
     if isinstance(function, FunctionType):
         defaults = function.__defaults__, function.__kwdefaults__
@@ -159,7 +159,7 @@ def _content(value: Any) -> object:
 
 
 def _same_code(code: CodeType) -> object:
-    """Code without its place in the file, which moves with the lines above it."""
+    """Code without its position in the file, which changes with the lines above it."""
     constants = [
         _same_code(one) if isinstance(one, CodeType) else (type(one), repr(one))
         for one in code.co_consts

@@ -1,4 +1,4 @@
-"""`Run`: the handle of a training that may still be under way."""
+"""`Run`: the handle of a training that may still be in progress."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class RunError(RuntimeError):
 
 
 class Run:
-    """What ``experiment.run()`` returns. It keeps its experiment alive."""
+    """Handle that ``experiment.run()`` returns. It keeps its experiment alive."""
 
     def __init__(self, experiment: Control) -> None:
         self._experiment = experiment
 
     def pause(self) -> None:
-        """Pause at the next step boundary; returns at once, `wait` waits for it."""
+        """Pause at the next step boundary; returns at once, and `wait` waits for it."""
         self._experiment.pause()
 
     def resume(self) -> None:
-        """Go on after a pause."""
+        """Continue after a pause."""
         self._experiment.resume()
 
     def step(self, count: int = 1) -> None:
@@ -35,26 +35,26 @@ class Run:
         self._experiment.step(count)
 
     def stop(self) -> None:
-        """End the run at the next step boundary; a new `Experiment.run` goes on from there."""
+        """End the run at the next step boundary; a new `Experiment.run` continues from there."""
         self._experiment.stop()
 
     def wait(self, timeout: float | None = None) -> Run:
-        """Wait until no step is being done any more, as `Experiment.wait` does.
+        """Wait until no step is in progress, as `Experiment.wait` does.
 
         Raises:
-            TimeoutError, RunError, KeyboardInterrupt: see there.
+            TimeoutError, RunError, KeyboardInterrupt: under the same conditions.
         """
         self._experiment.wait(timeout)
         return self
 
     @property
     def status(self) -> str:
-        """``training``, ``paused``, ``finished``, ``stopped``, ``exception`` or ``nan``."""
+        """Status: ``training``, ``paused``, ``finished``, ``stopped``, ``exception`` or ``nan``."""
         return self._experiment.status
 
     @property
     def metrics(self) -> Metrics:
-        """``metrics["train/loss"]`` is ``{"step": int64[n], "value": float64[n]}``."""
+        """Scalars: ``metrics["train/loss"]`` is ``{"step": int64[n], "value": float64[n]}``."""
         return self._experiment.scalars.history()
 
     @property

@@ -1,7 +1,7 @@
-"""The state of a training and how one step moves it on.
+"""The state of a training, and how one step advances it.
 
-A `Training` is touched by one thread at a time: the runner's while a run is active, the caller's
-otherwise (`workbench.experiment.runtime.runner` sees to that). It knows nothing of threads.
+A `Training` is used by one thread at a time: by the runner's while a run is active, by the caller's
+otherwise (`workbench.experiment.runtime.runner` ensures this). It knows nothing of threads.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from workbench.records import CarryRow
 from workbench.trust import error_message
 
 _MORE_ATTEMPTS = 4
-"""At a step in whose course another thread changes modes."""
+"""Further attempts at a step during which another thread changes modes."""
 
 BATCH_NORM = "Expected more than 1 value per channel when training"
-"""How torch refuses a batch of one sample (`torch.nn.functional._verify_batch_size`); Dynamo does
-so in the text of an error of its own."""
+"""How torch refuses a batch of one sample (`torch.nn.functional._verify_batch_size`); Dynamo has
+it in the text of its own error."""
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -66,27 +66,29 @@ class Training:
     """Model, data, optimizer and modes, and the position of the run in them."""
 
     _validated: tuple[Any, Any] = (None, None)
-    """Position of a cursor whose epoch was validated and is not over, and what was found."""
+    """Cursor position whose epoch was validated and is not over, and the result."""
     _early_batch: EarlyBatch | None = None
-    """Of somebody at the first batch, before the first step."""
+    """A first batch that was inspected before the first step."""
     stand_ins: Mapping[nn.Parameter, str] = MappingProxyType({})
-    """Parameters that are whole in place of the model's sharded ones -> their names."""
+    """Whole parameters that stand in for the model's sharded ones -> their names."""
     undivided = ""
-    """Why ranks compute whole batches, as the begin of a sentence; ``""`` where that is not so, or
-    not known (`workbench.parallel.checks.batch_sums`)."""
+    """Why ranks compute whole batches, as the beginning of a sentence; ``""`` if they do not, or
+    if it is not known (`workbench.parallel.checks.batch_sums`)."""
     ways: frozenset[tuple[str, str]] = frozenset()
-    """Of the graphs of steps on ranks (`workbench.parallel.checks.model_paths`)."""
+    """Pairs of operations in the graphs of steps on ranks
+    (`workbench.parallel.checks.model_paths`)."""
     new_ways = 0
-    """How often ranks have come home for one that was new."""
+    """How often ranks have returned because of one that was new."""
     trained_at_start: dict[str, bool] | None = None
     """On a rank: which parameters were trained when it began, by name."""
     object_state: Any = None
-    """What its objects keep, while it is elsewhere (`workbench.parallel.transfer.object_state`)."""
+    """What its objects keep, while it is remote (`workbench.parallel.transfer.object_state`)."""
     interrupted: Interruption | None = None
-    """What was raised in the last step once its weights had been written: it counts as done."""
+    """What was raised in the last step after its weights had been written: the step counts as
+    done."""
 
     hook_state: Any = None
-    """What its hooks keep, while it is elsewhere (`workbench.parallel.transfer.hook_state`)."""
+    """What its hooks keep, while it is remote (`workbench.parallel.transfer.hook_state`)."""
 
     def __init__(
         self,
@@ -111,7 +113,7 @@ class Training:
         self.schedule = schedule
         self.modeset = modeset
         self.attached: ModeSet | None = None
-        """The modes the model runs under now; `modeset` from the next step on."""
+        """The modes that the model runs under now; `modeset` applies from the next step on."""
         self.device = modeset.device
         self.seed = seed
         self.clip_grad_norm = clip_grad_norm
@@ -125,36 +127,37 @@ class Training:
         self.best_accuracy: float | None = None
         self.last_validation: Validation | None = None
         self.validate: Callable[[Training, DataSource], Validation] = validate
-        """How the end of an epoch validates."""
+        """Validates at the end of an epoch."""
         self.step_count = 0
         self.steps_in_epoch = 0
         """Steps of this epoch; batches that were left out are not counted."""
         self.at_home = HomeSteps()
-        """Steps that are computed in this process, whatever the layout says."""
+        """Steps that are computed in this process, whatever the layout."""
         self.seeded = False
         self.validating = False
-        """Whether validation was at work when something was raised."""
+        """Whether validation was in progress when something was raised."""
         self.rehearsing = False
-        """Whether the step under way is undone afterwards (`workbench.experiment.loop.guard`)."""
+        """Whether the step in progress is undone afterwards (`workbench.experiment.loop.guard`)."""
         self.is_away = False
         """Whether other processes compute its steps (`workbench.experiment.runtime.remote`)."""
         self.card: CardPlayer | None = None
-        """Plays a card that steps and validations run on; None: they run on what is there."""
+        """The simulated GPU that steps and validations run on; None: they run on the actual
+        hardware."""
         self.tried = Tried()
         """What was tried on the step that ran out of memory, since the last start."""
         self.failed_under: tuple[object, ...] = ()
         """The `out_of_memory.conditions` of that step."""
         self.asked_from = ThreadState()
-        """What the thread has set that started the run."""
+        """Settings of the thread that started the run."""
         self.staying_modes: str | None = None
-        """What `modes` says while others are tried, which are undone."""
+        """What `modes` returns while other modes are tried, which are undone."""
         self._notes_on_modes: list[str] = []
         self._epoch_over: Any = None
-        """Position of a cursor whose epoch is being ended; None where none is."""
+        """Cursor position whose epoch is being ended; None if none is."""
         self.adopt(model)
 
     def adopt(self, model: nn.Module) -> None:
-        """Train ``model`` from now on; what is remembered about a model starts anew."""
+        """Train ``model`` from now on; everything recorded about a model starts anew."""
         before = getattr(self, "model", model)
         if before is not model:
             self.note(read_by_loss(before, self.loss))
@@ -172,11 +175,11 @@ class Training:
         """Whether a batch has passed the full checks."""
 
     def newer_model(self) -> Found | None:
-        """After a failure, what to swap in for a model that its code builds otherwise now."""
+        """After a failure, what to swap in for a model that its code builds differently now."""
         return None if self.board.failure is None else self.origin.newer(self.model)
 
     def take_train_mode(self) -> None:
-        """Keep the modules of the model in the modes in which they are now."""
+        """Keep the modules of the model in their current train and eval modes."""
         self.train_mode = TrainMode(self.model)
         if self.seeded:
             self.note(self.train_mode.begin(self.optimizer))
@@ -184,8 +187,8 @@ class Training:
     def find_parameters(self) -> None:
         """Find the parameters whose gradients are cleared, measured, clipped and checked.
 
-        They are the model's, frozen ones too (they may be thawed), those of a loss that has some,
-        and whatever else the optimizer trains.
+        They are those of the model, including frozen ones (they may be unfrozen), those of a loss
+        that has some, and any others that the optimizer trains.
         """
         groups: list[dict[str, Any]] = self.optimizer.param_groups
         before = [*map(id, self.parameters)]
@@ -198,7 +201,7 @@ class Training:
         self._group_sizes = [len(group["params"]) for group in groups]
 
     def list_parameters(self) -> list[nn.Parameter]:
-        """What `find_parameters` finds, each once."""
+        """Return what `find_parameters` finds, each once."""
         trained = (p for group in self.optimizer.param_groups for p in group["params"])
         found = chain(self.model.parameters(), self.loss.parameters(), trained, self.stand_ins)
         return list({id(p): p for p in found}.values())
@@ -206,8 +209,8 @@ class Training:
     def find_joined(self) -> None:
         """After a forward: find parameters that have joined the model or the optimizer.
 
-        A forward may make a layer when it sees how many features there are, and a cell may give
-        a group more parameters. What they have of gradients is of no step.
+        A forward may create a layer once it sees the number of features, and a cell may add
+        parameters to a group. Gradients that they already have belong to no step.
         """
         groups: list[dict[str, Any]] = self.optimizer.param_groups
         has_grown = self.train_mode.watch.has_grown
@@ -223,7 +226,7 @@ class Training:
         self.guard.look_again()
 
     def look_at_settings(self) -> None:
-        """Report what a cell has set that steps go by: parameters, default dtype, weights."""
+        """Report settings that a cell changed and steps use: parameters, default dtype, weights."""
         before = self._trainable
         changed = [p for p in self.parameters if before.get(id(p)) is (not p.requires_grad)]
         if changed:
@@ -262,12 +265,12 @@ class Training:
         return "; ".join(said)
 
     def note(self, text: str) -> None:
-        """Keep a sentence that the user should read, once."""
+        """Add a sentence that the user should read, once."""
         if text and text not in self.board.notes:
             self.board.notes.append(text)
 
     def note_modes(self) -> None:
-        """Say which modes have no effect on the model, in place of what was said of others."""
+        """Note which modes have no effect on the model, in place of earlier notes on modes."""
         for said in self._notes_on_modes:
             if said in self.board.notes:
                 self.board.notes.remove(said)
@@ -277,12 +280,12 @@ class Training:
 
     @property
     def scaled(self) -> bool:
-        """Whether a gradient scaler is at work, which skips non-finite gradients by itself."""
+        """Whether a gradient scaler is in use, which skips non-finite gradients by itself."""
         return self.scaler is not None
 
     @property
     def modes(self) -> str:
-        """The modes of the next step, as printed; while others are tried, those that stay."""
+        """The modes of the next step, as printed; while others are tried, the ones that stay."""
         return self._modes if self.staying_modes is None else self.staying_modes
 
     @property
@@ -298,14 +301,14 @@ class Training:
         self.scaler = precision.scaler if isinstance(precision, Precision) else None
 
     def forward_context(self) -> AbstractContextManager[Any]:
-        """Entered around forward and loss: the modes', inside of an autocast of the caller's."""
+        """Context around forward and loss: that of the modes, inside the caller's own autocast."""
         context = self._modeset.forward_context()
         return self.asked_from.around(context) if self.asked_from.autocasts else context
 
     # -- one step ---------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Before the first step of a stretch: bring back the run's random state."""
+        """Before the first step of a series: restore the random state of the run."""
         self.interrupted = None
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)  # of this thread: "cuda" in a forward means this one
@@ -327,19 +330,19 @@ class Training:
         self.measures.restart()
 
     def end(self) -> None:
-        """After the last step of a stretch: put the random state away."""
+        """After the last step of a series: save the random state."""
         self.random.save()
         self.foreign_steps.end()
 
     def preview(self) -> Any:
-        """The batch that the next step would get; for a look, while no step is under way.
+        """Return the batch that the next step would get, for inspection while no step is computed.
 
-        A loader's own order is drawn from the run's random state, and so is this batch: where it
-        stays the next step's, so does what was drawn for it; before the first step as far as no
-        cell comes in between (`workbench.experiment.data.first_batch`).
+        A loader's own order is drawn from the random state of the run, and so is this batch: if it
+        stays the next step's batch, so does what was drawn for it; before the first step only as
+        long as no cell runs in between (`workbench.experiment.data.first_batch`).
 
         Raises:
-            DataError: there is none.
+            DataError: there is no batch.
             Exception: whatever the loader raises.
         """
         outside, early = RandomState(self.device), self._early_batch
@@ -363,7 +366,7 @@ class Training:
         return batch
 
     def advance(self) -> bool:
-        """Do the next step; False when the data of the epoch turned out to be over instead.
+        """Do the next step; return False if the data of the epoch turned out to be over instead.
 
         Raises:
             Exception: whatever the user's code raised; the state is that of the last good step.
@@ -371,7 +374,7 @@ class Training:
         self.note(self.schedule.catch_up())
         if self._epoch_over == self.cursor.position():  # its end raised: first it is repeated
             self.end_epoch()
-            return False  # it may have been the last one: the runner looks at its plan first
+            return False  # it may have been the last one: the runner checks its plan first
         batch = self.cursor.take()
         if batch is None:
             self._epoch_ends()
@@ -390,7 +393,7 @@ class Training:
         return True
 
     def _count(self, result: StepResult, started: float) -> None:
-        """The step went through: count and log it, and end the epoch where it was the last."""
+        """Count and log a step that went through, and end the epoch if it was the last one."""
         raised = None if self.interrupted is None else self.interrupted.take()
         self.cursor.done()
         self.step_count += 1
@@ -403,13 +406,13 @@ class Training:
             self._tell_step(result, time.perf_counter() - started)
         if raised is not None:
             if self.cursor.at_end:
-                self._epoch_over = self.cursor.position()  # it is ended when the run goes on
+                self._epoch_over = self.cursor.position()  # it is ended when the run continues
             raise raised
         if self.cursor.at_end:
             self._epoch_ends()
 
     def leaves_out(self, batch: Any, error: ValueError | RuntimeError) -> bool:
-        """Leave out a last batch of one sample, which batch norm cannot train on; say so once.
+        """Leave out a last batch of one sample, which batch norm cannot train on; note it once.
 
         Raises:
             DataError: it is not the last of several batches.
@@ -417,7 +420,7 @@ class Training:
         if BATCH_NORM not in error_message(error) or batch_size_of(*split(batch)) != 1:
             return False
         size = self.cursor.source.batch_size
-        # a stream that workers cut has a last batch of each
+        # a stream that workers divide has a last batch of each worker
         if self.cursor.source.num_samples == 1 or not (
             self.cursor.is_last_of_several if size is None else size > 1
         ):
@@ -436,10 +439,10 @@ class Training:
         return True
 
     def _attempt_as_set(self, batch: Any, started: float) -> StepResult:
-        """Do the step, in the modes that are set for its modules.
+        """Do the step, with the modes that are set for its modules.
 
-        What was changed since the step before is put back; where another thread changes them while
-        the step is computed, it is computed anew.
+        Changes since the previous step are reverted; if another thread changes the modes while the
+        step is computed, it is computed again.
         """
         mode = self.train_mode
         if mode.is_changed():
@@ -462,7 +465,7 @@ class Training:
         )
 
     def _attempt(self, batch: Any, started: float) -> StepResult:
-        """Do the step; undo it where it raises, unless its weights have been written already."""
+        """Do the step; undo it if it raises, unless its weights have already been written."""
         self.interrupted = None
         switching = self.attached is not self._modeset
         self.guard.remember(exactly=switching or self.card is not None)
@@ -493,7 +496,7 @@ class Training:
 
     @computing
     def run_step(self, batch: Any) -> StepResult:
-        """One step, probed or plain, on the card that is played."""
+        """Do one step, probed or plain, on the simulated GPU if there is one."""
         if self.card is not None:
             with self.card.at_work("step", batch):
                 return self._probed(batch) if self.probes else train_step(self, batch)
@@ -519,7 +522,7 @@ class Training:
         step = self.step_count + 1
         if self.rehearsing:
             record = noted(record)
-        if probing.kind not in ("graph", "memory"):  # for who asked alone
+        if probing.kind not in ("graph", "memory"):  # for the caller alone
             probing.deliver(record)
             return
         kind = "graph" if probing.kind == "graph" else "memory"
@@ -535,12 +538,12 @@ class Training:
         self.board.emit(event, to_step_observers=True)
 
     def _epoch_ends(self) -> None:
-        """`end_epoch`, to be repeated first of all where it fails."""
+        """Call `end_epoch`, which is repeated before anything else if it fails."""
         self._epoch_over = self.cursor.position()
         self.end_epoch()
 
     def end_epoch(self) -> None:
-        """Validate, step a scheduler that goes by epochs, and begin the next one."""
+        """Validate, step a scheduler that steps every epoch, and begin the next epoch."""
         position = self.cursor.position()
         if self._validated[0] != position:  # else a scheduler has raised after it
             self.measures.log_accuracy(self.step_count)
@@ -555,13 +558,13 @@ class Training:
         self.board.emit(EpochDone(self.step_count, self.cursor.epoch, confusion))
 
     def _epoch_measure(self) -> float | None:
-        """What a schedule goes by: the epoch's loss, or its accuracy; of validation where it is."""
+        """Value for a schedule: the epoch's loss or accuracy, of validation if there is any."""
         wanted = "accuracy" if self.schedule.wants_accuracy else "loss"
         if self.val is not None and self.last_validation is not None:
             found = self.last_validation
             return found.accuracy if wanted == "accuracy" else found.loss
         self.scalars.flush()
-        # an accuracy is of the epoch so far already, a loss of one step
+        # an accuracy already covers the epoch so far, a loss only one step
         count = 1 if wanted == "accuracy" else max(1, self.steps_in_epoch)
         recent = self.scalars.last(f"train/{wanted}", count)
         return sum(recent) / len(recent) if recent else None
@@ -569,7 +572,7 @@ class Training:
     # -- commands ---------------------------------------------------------------------------
 
     def add_probe(self, probing: Probing) -> None:
-        """Let a probe ride along with the next step; a second of its kind shares it."""
+        """Attach a probe to the next step; a second probe of the same kind shares its record."""
         for waiting in self.probes:
             if waiting.kind == probing.kind:
                 waiting.handles += probing.handles
@@ -577,19 +580,19 @@ class Training:
         self.probes.append(probing)
 
     def drop_probes(self) -> None:
-        """Tell those who wait that there is no step for them."""
+        """Notify those who wait for a probe that there is no step for it."""
         probes, self.probes = self.probes, []
         for probing in probes:
             probing.deliver(None)
 
     def detach_modes(self) -> None:
-        """Leave the model as it was given, until the next step."""
+        """Detach the modes from the model, until the next step."""
         if self.attached is not None:
             self.attached.detach(self.model)
             self.attached = None
 
     def code_changed(self) -> None:
-        """The model's classes were renewed: attach the modes anew and check the next batch."""
+        """After a renewal of the model's classes: attach modes again and check the next batch."""
         self.detach_modes()
         self.checked = False
 
@@ -602,8 +605,8 @@ class Training:
 def _refuses_one(model: nn.Module) -> bool:
     """Whether it will probably refuse a batch of one sample: batch norm over features does.
 
-    Over features of a sequence it does not, and over pixels it does where there is but one. The
-    first epoch shows how it is (`workbench.experiment.data.cursor`).
+    Over features of a sequence it does not; over pixels it does if there is only one. The first
+    epoch shows which is the case (`workbench.experiment.data.cursor`).
     """
     return any(
         isinstance(module, nn.BatchNorm1d)

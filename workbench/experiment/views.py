@@ -1,4 +1,4 @@
-"""The attributes of an `Experiment` that show one thing of its training."""
+"""The read-only attributes of an `Experiment`, each of which shows one part of its training."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 
 class Delegates(Settings):
-    """What can be read of an experiment at any time; what can be set as well is in `Settings`."""
+    """What can be read of an experiment at any time; what can also be set is in `Settings`."""
 
     _folder: RunFolder
     _forecast: ScheduleForecast
     dropped_points: int
-    """Metric points lost because the disk was slow or full."""
+    """Number of metric points lost because the disk was slow or full."""
     created_at: float
-    """Unix time, seconds."""
+    """Unix time of creation, in seconds."""
 
     # -- parts ------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
-        """Of the experiment and of its run directory."""
+        """Name of the experiment and of its run directory."""
         return self._training.name
 
     @property
@@ -47,9 +47,9 @@ class Delegates(Settings):
 
     @property
     def schedule(self) -> ScheduleState | None:
-        """The learning-rate schedule with the rates to come; None without one.
+        """The learning-rate schedule with its upcoming rates; None without a schedule.
 
-        The rates are computed between steps, a few at a time, while this is asked for.
+        The rates are computed between steps, a few at a time, as long as this attribute is queried.
         """
         return self._forecast.look(self._look_ahead)
 
@@ -60,12 +60,12 @@ class Delegates(Settings):
 
     @property
     def device(self) -> torch.device:
-        """Where it trains."""
+        """The device that it trains on."""
         return self._training.device
 
     @property
     def seed(self) -> int:
-        """What the run was seeded with."""
+        """Seed of the run."""
         return self._training.seed
 
     @property
@@ -75,12 +75,12 @@ class Delegates(Settings):
 
     @property
     def timings(self) -> StepTimings:
-        """Seconds per step, by modes."""
+        """Seconds per step, by mode string."""
         return self._training.timings
 
     @property
     def captures(self) -> CaptureStore:
-        """Graph and memory records."""
+        """Graph and memory records that were captured."""
         return self._training.captures
 
     @property
@@ -92,30 +92,31 @@ class Delegates(Settings):
 
     @property
     def status(self) -> Status:
-        """What it is doing."""
+        """Current status of the experiment."""
         return self._training.board.status
 
     @property
     def message(self) -> str:
-        """The one status line."""
+        """Text of the status line."""
         return self._training.board.message
 
     @property
     def notes(self) -> list[str]:
-        """What a person should know about this experiment, one sentence each."""
+        """What the user should know about this experiment, one sentence each."""
         return self._training.board.notes
 
     @property
     def failure(self) -> Failure | None:
-        """Why it stopped by itself, None when it did not."""
+        """Why it stopped by itself; None if it did not."""
         return self._training.board.failure
 
     @property
     def newer_model(self) -> NewerModel | None:
-        """After a failure: that the code builds another model now, and what would swap it in.
+        """After a failure: whether the code now builds another model, and what would swap it in.
 
-        So it is where ``__init__`` was mended and the class's cell has run again: `resume` takes
-        new methods, but not what the old ``__init__`` has built.
+        This is the case if ``__init__`` was corrected and the cell of the class was run again:
+        `resume` uses new methods, but not a new ``__init__``, because the old one has already built
+        the model.
         """
         found = self._training.newer_model()
         return None if found is None else found.told
@@ -127,22 +128,22 @@ class Delegates(Settings):
 
     @property
     def carried(self) -> tuple[CarryRow, ...]:
-        """What became of every parameter and buffer in the last hot swap."""
+        """What happened to every parameter and buffer in the last hot swap."""
         return self._training.carried
 
     @property
     def step_count(self) -> int:
-        """Steps done."""
+        """Number of steps done."""
         return self._training.step_count
 
     @property
     def epoch(self) -> int:
-        """The epoch under way, from 1; the last one when the run is over, 0 before any step."""
+        """The epoch in progress, from 1; the last one when the run is over, 0 before any step."""
         return self._runner.epoch
 
     @property
     def steps_per_epoch(self) -> int:
-        """Steps of an epoch, without a last batch that the model refuses; 0 while unknown."""
+        """Steps per epoch, without a last batch that the model refuses; 0 while unknown."""
         return self._training.cursor.steps_per_epoch
 
     @property
@@ -154,12 +155,12 @@ class Delegates(Settings):
 
     @property
     def samples_per_s(self) -> float | None:
-        """Throughput over the last seconds, None before it was measured."""
+        """Throughput over the last seconds, in samples per second; None before it was measured."""
         return self._training.measures.samples_per_s
 
     @property
     def seconds_left(self) -> float | None:
-        """At the present speed, None while unknown or not training."""
+        """Remaining time in seconds at the present speed; None while unknown or not training."""
         speed, left = self._training.measures.steps_per_s, self.total_steps - self.step_count
         if self.status != "training" or not speed or left < 0 or not self.total_steps:
             return None
@@ -167,12 +168,12 @@ class Delegates(Settings):
 
     @property
     def loss_name(self) -> str:
-        """What the loss is called: ``cross entropy``."""
+        """Name of the loss, such as ``cross entropy``."""
         return self._training.loss.name
 
     @property
     def best_accuracy(self) -> float | None:
-        """The best validation accuracy so far, 0..1."""
+        """The best validation accuracy so far, in the range 0..1."""
         return self._training.best_accuracy
 
     @property
@@ -185,7 +186,7 @@ class Delegates(Settings):
             self._runner.submit(work, light=True)
 
     def summary(self) -> str:
-        """A few readable lines."""
+        """Return a summary in a few lines of text."""
         total = f" of {self.total_steps:,}" if self.total_steps else ""
         lines = [f"Experiment {self.name}: {self.status}, step {self.step_count:,}{total}"]
         for name in ("train/loss", "val/loss", "val/accuracy"):

@@ -1,20 +1,21 @@
 """Checkpoint: keep what goes into a block, drop what is inside, compute it again in backward.
 
-`torch.utils.checkpoint` in its non-reentrant form is put around blocks of the model: ``auto`` takes
+`torch.utils.checkpoint` in its non-reentrant form is applied to blocks of the model: ``auto`` takes
 those that occur repeatedly (`workbench.modes.core.model_blocks`), a path
 (``checkpoint:encoder.layers``) the blocks in that container, or the module there itself. Backward
 then costs one more forward of each block, and holds the activations of one block at a time.
 
 The step computes the same to the last bit. Torch replays the random numbers (dropout) and autocast;
-what it leaves to us is done here. A forward that changes buffers (batch norm's running statistics,
-spectral norm's vectors) would change them twice: the second one works on copies of what they were
-before the first, and so does a third where a second backward goes through the block (a gradient
-penalty, two losses). And a kernel chosen for forward (`workbench.modes.attention`) is chosen again.
-So it is with numbers and containers that modules keep (`workbench.modes.core.plain_attributes`);
-what a forward changes in objects of other kinds is changed once more each time.
+what torch leaves to us is done here. A forward that changes buffers (batch norm's running
+statistics, spectral norm's vectors) would change them twice: the second forward works on copies of
+what they were before the first, and so does a third if a second backward goes through the block (a
+gradient penalty, two losses). A kernel that was chosen for forward (`workbench.modes.attention`) is
+chosen again. The same applies to numbers and containers that modules keep
+(`workbench.modes.core.plain_attributes`); what a forward changes in objects of other kinds is
+changed once more each time.
 
 A block is given a ``forward`` of its own, nothing is wrapped: names in ``state_dict`` do not
-change, removing it undoes it exactly, and a copy or a pickle of the model works alone.
+change, removing it undoes it exactly, and a copy or a pickle of the model works on its own.
 """
 
 from __future__ import annotations
@@ -41,15 +42,15 @@ from workbench.torch_private.modules import buffer_table
 from workbench.torch_private.tensors import version_of
 
 SMALL_BUFFER_BYTES = 64 * 2**10
-"""A copy of a larger one, mostly a table or a mask, is kept only where the forward changed it."""
+"""A copy of a larger buffer, mostly a table or a mask, is kept only if the forward changed it."""
 _MOST_CONTAINERS = 3
-"""Containers that are offered by name."""
+"""Maximum number of containers that are offered by name."""
 
 Contexts = tuple[Callable[[], AbstractContextManager[Any]], ...]
 
 
 class Checkpoint(Mode):
-    """off, around the blocks of the model, or around those of one container."""
+    """Activation checkpointing: off, of the blocks of the model, or of those of one container."""
 
     name: ClassVar[str] = "checkpoint"
     label: ClassVar[str] = "Checkpoint"
@@ -61,16 +62,16 @@ class Checkpoint(Mode):
     def __init__(self, value: str, device: torch.device) -> None:
         super().__init__(value, device)
         self.again: Contexts = ()
-        """What has to be entered when a block is computed again (`Mode.unguarded`)."""
+        """Contexts that have to be entered when a block is computed again (`Mode.unguarded`)."""
         self._changed: list[weakref.ref[nn.Module]] = []
 
     @classmethod
     def choices(cls, device: torch.device) -> tuple[ModeChoice, ...]:  # noqa: ARG003 - any device
-        """Off and auto; which containers there are, `choices_for` a model says."""
+        """Off and auto; which containers there are, `choices_for` a model returns."""
         return tuple(ModeChoice(value=value) for value in cls.values)
 
     def choices_for(self, model: nn.Module) -> tuple[ModeChoice, ...]:
-        """Off, auto, and the containers of blocks where there are several."""
+        """Off, auto, and the containers of blocks if there are several."""
         paths = [path for path, _ in containers(model)]
         offered = paths[:_MOST_CONTAINERS] if len(paths) > 1 else []
         if self.value not in (*self.values, *offered):
@@ -85,7 +86,7 @@ class Checkpoint(Mode):
         return off, auto, *(ModeChoice(value=path) for path in offered)
 
     def refusal(self, model: nn.Module) -> str:
-        """Why ``model`` cannot be run under it: there is no such module, or nothing to gain."""
+        """Why ``model`` cannot run under it: there is no such module, or nothing to gain."""
         if self.value in self.values:
             return ""
         known = ", ".join(path for path, _ in containers(model)) or "none"
@@ -105,7 +106,7 @@ class Checkpoint(Mode):
         )
 
     def explain(self, error: BaseException) -> str:
-        """Torch's function transforms take no hooks on saved tensors; this mode is made of them."""
+        """Explain that torch's function transforms refuse hooks on saved tensors, as used here."""
         if "support saved tensor hooks" not in str(error):
             return ""
         return (
@@ -115,7 +116,7 @@ class Checkpoint(Mode):
         )
 
     def no_effect_reason(self, model: nn.Module) -> str:
-        """``model has no blocks`` where there is nothing to put it around."""
+        """``model has no blocks`` if there is nothing to apply it to."""
         if not find_blocks(model):
             return "model has no blocks"
         if self.value == "auto" and not self.targets(model):
@@ -123,7 +124,7 @@ class Checkpoint(Mode):
         return ""
 
     def targets(self, model: nn.Module) -> list[nn.Module]:
-        """The modules that are computed twice; those with a ``forward`` of the user's left out."""
+        """The modules that are computed twice, without those whose ``forward`` the user has set."""
         if self.value == self.default:
             return []
         if self.value == "auto":
@@ -143,7 +144,7 @@ class Checkpoint(Mode):
             self._changed.append(weakref.ref(module))
 
     def detach(self, model: nn.Module) -> None:  # noqa: ARG002 - what was attached is remembered
-        """Leave every target the ``forward`` of its class."""
+        """Restore the ``forward`` of its class in every target."""
         for reference in self._changed:
             module = reference()
             if module is not None:
@@ -165,7 +166,7 @@ def containers(model: nn.Module) -> list[tuple[str, list[nn.Module]]]:
 
 
 def _forward_for(again: Contexts) -> Callable[..., Any]:
-    """A ``forward`` for any module; its name is what a pickled method is found by."""
+    """Return a ``forward`` for any module; a pickled method is found by its name."""
 
     def forward(self: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
         own = functools.partial(type(self).forward, self, **kwargs)
@@ -193,7 +194,7 @@ def _has_forward_of_its_own(module: nn.Module) -> bool:
 def _contexts(
     module: nn.Module, again: Contexts
 ) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
-    """What the first forward runs in, and what each later one: with all as it was before."""
+    """Contexts of the first forward, and of each later one, in which everything is as before."""
     before, attributes = _copies(module), PlainAttributes(module)
     has_large = any(one.is_large for one in before)
     first = _dropping_unchanged(before) if has_large else nullcontext()
@@ -216,15 +217,15 @@ class _Copy(NamedTuple):
         return self.values.nbytes > SMALL_BUFFER_BYTES
 
     def is_seen_changed(self) -> bool:
-        """Whether it was replaced, or counts a write; not all count: see `_with_equal_values`."""
+        """Whether it was replaced, or counted a write; not all do: see `_with_equal_values`."""
         is_replaced = _buffers_of(self.part).get(self.name) is not self.buffer
         return is_replaced or version_of(self.buffer) != self.version
 
 
 def _buffers_of(part: nn.Module) -> dict[str, torch.Tensor | None]:
-    """Under every name, where `named_buffers` has each once.
+    """Buffers under every name, whereas `named_buffers` has each once.
 
-    To be assigned to as well: the attribute would check more than it needs to.
+    They are also assigned to: the attribute would check more than necessary.
     """
     return buffer_table(part)
 
@@ -244,7 +245,7 @@ def _copies(module: nn.Module) -> list[_Copy]:
 
 @contextmanager
 def _dropping_unchanged(before: list[_Copy]) -> Generator[None]:
-    """Entered around the first forward; afterwards large copies of what it left alone are gone."""
+    """Context around the first forward; drops large copies of unchanged buffers afterwards."""
     try:
         yield
     finally:
@@ -257,8 +258,8 @@ def _dropping_unchanged(before: list[_Copy]) -> Generator[None]:
 def _with_equal_values(copies: list[_Copy]) -> set[int]:
     """``id`` of the copies that are still equal to their buffer.
 
-    Kernels of batch norm, and what is written through ``.data``, change a buffer that counts no
-    write, so only its values tell. They are read together: the device is waited for once.
+    Kernels of batch norm, and writes through ``.data``, change a buffer without counting a write,
+    so only its values show it. They are read together, so that the device is waited for once.
     """
     equal: dict[int, torch.Tensor] = {}
     for one in copies:
@@ -280,10 +281,10 @@ def _with_equal_values(copies: list[_Copy]) -> set[int]:
 
 
 class _AsBefore:
-    """Buffers and attributes are as they were before the first forward, and `again` is entered.
+    """Context with buffers and attributes as before the first forward, in which `again` is entered.
 
-    Torch enters one and the same object once for every backward that goes through the block: two
-    losses, a gradient penalty. Each works on copies of its own, as it changes them.
+    Torch enters the same object once for every backward that goes through the block: two losses, a
+    gradient penalty. Each backward works on copies of its own, as it changes them.
     """
 
     def __init__(self, before: list[_Copy], attributes: PlainAttributes, again: Contexts) -> None:

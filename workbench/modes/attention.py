@@ -1,15 +1,15 @@
 """Attention: which kernel ``scaled_dot_product_attention`` may use.
 
-torch picks one by itself (``auto``). Any other value allows that kernel alone, through
+torch selects one by itself (``auto``). Any other value allows only that kernel, through
 `torch.nn.attention.sdpa_kernel` around forward and loss; backward uses what forward chose. A call
-that the chosen kernel cannot serve (flash on the CPU has no dropout, say) raises in torch; the
-error then says what to choose instead, and the user's own frames stay on top of it.
+that the chosen kernel cannot serve (for example, flash on the CPU has no dropout) raises in torch;
+the error then says what to choose instead, and the user's own frames stay on top of it.
 
 ``sdpa_kernel`` sets switches of the whole process, not of a thread. So a lock keeps two forwards
 with a chosen kernel from restoring each other's switches, and what this machine can run is tried
-out once, when the first `Attention` for a device is made: never beside a step that trains. What
-remains: while one experiment's forward runs under a chosen kernel, another's under ``auto`` that
-runs at that moment uses it too.
+once, when the first `Attention` for a device is created, and never alongside a step that trains.
+One limitation remains: while one experiment's forward runs under a chosen kernel, another's under
+``auto`` that runs at the same moment uses it too.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _switches = threading.RLock()
 
 
 class Attention(Mode):
-    """torch's own choice of kernel, or one kernel by name."""
+    """The attention kernel: torch's own choice, or one kernel by name."""
 
     name: ClassVar[str] = "attention"
     label: ClassVar[str] = "Attention"
@@ -65,20 +65,20 @@ class Attention(Mode):
     def choices(cls, device: torch.device) -> tuple[ModeChoice, ...]:
         """Torch's own choice and every kernel, each tried on ``device`` with one small attention.
 
-        cudnn is left out where there is no CUDA: it is no choice there.
+        cudnn is left out if there is no CUDA: it is not a choice there.
         """
         kernels = [value for value in BACKENDS if value != "cudnn" or device.type == "cuda"]
         return ModeChoice(value="auto"), *(_choice(value, device) for value in kernels)
 
     def no_effect_reason(self, model: nn.Module) -> str:
-        """Why no kernel choice can matter for ``model``; ``""`` when it may, or is unknown."""
+        """Why no choice of kernel can matter for ``model``; ``""`` if it may, or is unknown."""
         reason = _reasons.get(model)
         if reason is None:
             reason = _reasons[model] = _no_effect_reason(model)
         return reason
 
     def forward_context(self) -> AbstractContextManager[Any]:
-        """Allow the chosen kernel alone."""
+        """Allow only the chosen kernel."""
         if self.value == self.default:
             return super().forward_context()
         return _only(self.value)
@@ -107,7 +107,7 @@ def _no_effect_reason(model: nn.Module) -> str:
     return "model has no attention"
 
 
-@cache  # for good: no kernel comes or goes while the process lives
+@cache  # permanently: the kernels do not change while the process lives
 def _choice(value: str, device: torch.device) -> ModeChoice:
     half = _failure(value, device, torch.bfloat16) and _failure(value, device, torch.float16)
     full = _failure(value, device, torch.float32)

@@ -1,9 +1,9 @@
-"""Does a model call ``scaled_dot_product_attention``? Read from its code, without running it.
+"""Whether a model calls ``scaled_dot_product_attention``, read from its code without running it.
 
 The bytecode of every method of every module class is searched for the call, following helper
-functions that the user's code calls. Bytecode is there for notebook cells too, where source text
-may not be. Libraries that pick their attention function by name (Hugging Face Transformers) are
-asked through their configuration. Where a module's code cannot be read (TorchScript, C++), the
+functions that the user's code calls. Bytecode exists for notebook cells too, where source text may
+not be available. Libraries that select their attention function by name (Hugging Face Transformers)
+are queried through their configuration. If a module's code cannot be read (TorchScript, C++), the
 answer is *unknown*, and nothing is claimed.
 """
 
@@ -21,10 +21,10 @@ Answer = Literal["yes", "no", "unknown"]
 
 _CALL = "scaled_dot_product_attention"
 _MAX_DEPTH = 4
-"""How many calls deep helper functions are followed."""
+"""Depth of calls to which helper functions are followed."""
 
 _TORCH_USERS = (nn.MultiheadAttention,)
-"""torch's own modules that attend; `nn.Transformer*` are built from it."""
+"""torch's own modules that compute attention; `nn.Transformer*` are built from them."""
 
 
 def calls_sdpa(model: nn.Module) -> Answer:
@@ -84,7 +84,7 @@ def _is_sdpa(value: Any, seen: set[types.CodeType], depth: int) -> bool:
         return True
     if depth == 0 or not isinstance(value, types.FunctionType) or value.__code__ in seen:
         return False
-    if (value.__module__ or "").startswith("torch."):  # none of code that was run in a bare dict
+    if (value.__module__ or "").startswith("torch."):  # None for code that was run in a bare dict
         return value is functional.multi_head_attention_forward
     return _reaches(value, seen, depth - 1)
 

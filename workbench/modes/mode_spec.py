@@ -1,4 +1,4 @@
-"""The modes that a person asked for, checked: against the grammar, this machine and the model."""
+"""The modes that the user requested, checked against the grammar, this machine and the model."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from workbench.modes.modeset import ModeSet
 
 
 def read_modes(text: Any, device: torch.device) -> ModeSet:
-    """The modes of ``text``, by the grammar alone.
+    """Return the modes of ``text``, checked against the grammar alone.
 
     Raises:
-        TypeError: ``text`` is no string.
-        ValueError: an unknown mode or value; the valid ones are listed.
+        TypeError: ``text`` is not a string.
+        ValueError: a mode or value is unknown; the message lists the valid ones.
     """
     if not isinstance(text, str):
         raise TypeError(f"modes is a {type(text).__name__}; give text such as 'compile+bf16'")
@@ -25,12 +25,14 @@ def read_modes(text: Any, device: torch.device) -> ModeSet:
 
 
 def find_modes(text: Any, device: torch.device, model: nn.Module) -> ModeSet:
-    """The modes of ``text``, if this machine and ``model`` can run them and nobody else does.
+    """Return the modes of ``text``, if this machine and ``model`` can run them.
+
+    No one else may be running the model under modes.
 
     Raises:
-        TypeError: ``text`` is no string.
-        ValueError: an unknown mode (the valid ones are listed), one this machine cannot run (why,
-            and what to do), or a model that a `workbench.Modes` has prepared.
+        TypeError: ``text`` is not a string.
+        ValueError: a mode is unknown (the message lists the valid ones), this machine cannot run it
+            (why, and what to do), or a `workbench.Modes` has prepared the model.
     """
     modeset = read_modes(text, device)
     refuse_prepared(model)
@@ -42,7 +44,7 @@ def check_modes(modeset: ModeSet, model: nn.Module) -> None:
     """Refuse what this machine or ``model`` cannot run.
 
     Raises:
-        ValueError: why, and what to do.
+        ValueError: the message says why, and what to do.
     """
     problem = modeset.unavailable() or modeset.refusal(model)
     if problem:
@@ -50,7 +52,7 @@ def check_modes(modeset: ModeSet, model: nn.Module) -> None:
 
 
 def with_compile(modeset: ModeSet) -> tuple[ModeSet, str]:
-    """``modeset`` for a model that was given compiled, and a sentence on what becomes of that."""
+    """Return ``modeset`` for a model that was passed compiled, and a sentence that explains it."""
     compiled, said = modeset, "as it has been chosen here"
     if not modeset.compiled:
         compiled = modeset.with_value(Compile.name, "whole")

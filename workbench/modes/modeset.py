@@ -1,7 +1,7 @@
-"""A `ModeSet`: one value for every mode, bound to one device, driven as one.
+"""A `ModeSet`: one value for every mode, bound to one device, used as one.
 
 The grammar of a mode string is in `docs/architecture.md`, "Mode strings". A set calls only the
-hooks of modes that are not at their default, and finds them once, when it is made: a set at its
+hooks of modes that are not at their default, and finds them once, when it is created: a set at its
 defaults adds one shared null context and plain function calls to a step, nothing else.
 """
 
@@ -26,16 +26,16 @@ _NO_CONTEXT = nullcontext()
 
 
 class ModeSet:
-    """Every mode at one value; immutable but for the state its modes keep (a scaler's scale)."""
+    """Every mode at one value; immutable except for the state of its modes (a scaler's scale)."""
 
     backward: Callable[[torch.Tensor], None]
     """Run backward from a loss."""
     before_clip: Callable[..., None]
     """Called with the optimizers before their gradients are read, clipped or measured."""
     optimizer_step: Callable[..., bool]
-    """Apply the update of the optimizers it is given; False when it was skipped."""
+    """Apply the update of the optimizers that it is given; returns False if it was skipped."""
     forward_context: Callable[[], AbstractContextManager[Any]]
-    """One context manager, to be entered around forward and loss and nothing else."""
+    """Returns one context manager, to be entered around forward and loss and nothing else."""
 
     def __init__(self, values: Mapping[str, str], device: torch.device) -> None:
         self.device = device
@@ -56,11 +56,11 @@ class ModeSet:
         self.before_clip = _last(acting, "before_clip") or _nothing
         self.optimizer_step = _last(acting, "optimizer_step") or _plain_step
         self.scales = self.before_clip is not _nothing
-        """Whether a mode has a say in gradients between backward and the update."""
+        """Whether a mode acts on gradients between backward and the update."""
 
     @classmethod
     def parse(cls, text: str, device: torch.device | str) -> ModeSet:
-        """Read a mode string (``"compile+bf16"``); ``""`` is every mode at its default.
+        """Parse a mode string (``"compile+bf16"``); ``""`` is every mode at its default.
 
         Raises:
             ValueError: a token is unknown, or two name the same mode. The message says which and
@@ -94,11 +94,11 @@ class ModeSet:
         return iter(self._modes.values())
 
     def __getitem__(self, name: str) -> Mode:
-        """The mode called ``name``; ValueError lists the valid names."""
+        """Return the mode called ``name``; ValueError lists the valid names."""
         return self._modes[mode_class(name).name]
 
     def with_value(self, name: str, value: str) -> ModeSet:
-        """A set that differs in one mode; its modes start without state.
+        """Return a set that differs in one mode; its modes start without state.
 
         Raises:
             ValueError: unknown mode or value; the message lists the valid ones.
@@ -108,7 +108,7 @@ class ModeSet:
         return ModeSet({**values, name: value}, self.device)
 
     def text_with(self, name: str, value: str) -> str:
-        """``str`` of the set with mode ``name`` at ``value``, without making that set."""
+        """``str`` of the set with mode ``name`` at ``value``, without creating that set."""
         tokens = (_token(mode, value if mode.name == name else mode.value) for mode in self)
         return "+".join(token for token in tokens if token) or "fp32"
 
@@ -123,13 +123,13 @@ class ModeSet:
             mode.attach(model)
 
     def detach(self, model: nn.Module) -> None:
-        """Undo `attach` exactly, in the opposite order."""
+        """Undo `attach` exactly, in reverse order."""
         for mode in reversed(self._modes.values()):
             mode.detach(model)
         detached(model, self)
 
     def state_dict(self) -> dict[str, dict[str, Any]]:
-        """What the modes must not lose, by mode; reads the device where a scaler is in use."""
+        """State that the modes must not lose, by mode; reads the device if a scaler is in use."""
         states = {mode.name: mode.state_dict() for mode in self}
         return {name: state for name, state in states.items() if state}
 
@@ -140,7 +140,7 @@ class ModeSet:
                 mode.load_state_dict(state[mode.name])
 
     def unavailable(self) -> str | None:
-        """Why this machine cannot run the set, with what to do, in one sentence; else None."""
+        """Why this machine cannot run the set, and what to do, in one sentence; None if it can."""
         for mode in self:
             if mode.value != mode.default and (reason := _refusal(mode)):
                 return reason
@@ -151,13 +151,13 @@ class ModeSet:
         return next(filter(None, (mode.refusal(model) for mode in self)), "")
 
     def without_effect(self, model: nn.Module) -> dict[str, str]:
-        """What is chosen and cannot matter for ``model`` -> why: ``model has no blocks``."""
+        """Chosen modes that cannot matter for ``model`` -> why: ``model has no blocks``."""
         acting = (mode for mode in self if mode.value != mode.default)
         reasons = {_token(mode, mode.value): mode.no_effect_reason(model) for mode in acting}
         return {token: reason for token, reason in reasons.items() if reason}
 
     def notes(self, model: nn.Module) -> list[str]:
-        """What a person should know of the set on ``model``, one sentence each."""
+        """What the user should know about the set on ``model``, one sentence each."""
         return [
             f"mode {token} has no effect on {type(model).__name__}: {reason}"
             for token, reason in self.without_effect(model).items()
@@ -169,7 +169,7 @@ class ModeSet:
         return next(filter(None, (mode.explain(error) for mode in acting)), "")
 
     def _tell_checkpoint(self, acting: list[Mode]) -> None:
-        """What was chosen for a forward is chosen for the second too; torch replays autocast."""
+        """Give the second forward of a block the choices of the first; torch replays autocast."""
         mode = self._modes[Checkpoint.name]
         if isinstance(mode, Checkpoint):
             mode.again = tuple(other.forward_context for other in acting if other.unguarded)
@@ -183,7 +183,7 @@ class ModeSet:
 
 
 def _read(token: str) -> tuple[str, str]:
-    """A token as (mode name, value)."""
+    """Parse a token into (mode name, value)."""
     name, colon, value = (part.strip() for part in token.partition(":"))
     name = name.lower()
     bare = token.strip().lower()
@@ -202,7 +202,7 @@ def _read(token: str) -> tuple[str, str]:
 
 
 def _valid() -> str:
-    """Every token there is, shortest form."""
+    """Every valid token, in its shortest form."""
     tokens: list[str] = []
     for cls in displayed_modes():
         if cls.bare:
@@ -226,7 +226,7 @@ def _refusal(mode: Mode) -> str:
     choices = type(mode).choices(mode.device)
     choice = next((c for c in choices if c.value == mode.offered_as), None)
     if choice is None and mode.more_values:
-        return ""  # what it depends on is the model (`Mode.refusal`)
+        return ""  # that depends on the model (`Mode.refusal`)
     if choice is None:
         return f"{mode.name} {mode.value} does not exist on {mode.device.type}"
     if choice.available:
@@ -238,7 +238,7 @@ def _refusal(mode: Mode) -> str:
 
 
 def _last(acting: list[Mode], hook: str) -> Any:
-    """The bound hook of the last mode that overrides it, None where none does."""
+    """The bound hook of the last mode that overrides it, None if none does."""
     for mode in reversed(acting):
         if getattr(type(mode), hook) is not getattr(Mode, hook):
             return getattr(mode, hook)

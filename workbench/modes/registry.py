@@ -1,4 +1,4 @@
-"""Every mode there is, by name."""
+"""All modes, by name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def displayed_modes() -> tuple[type[Mode], ...]:
 
 
 def mode_class(name: str) -> type[Mode]:
-    """The mode called ``name``.
+    """Return the mode called ``name``.
 
     Raises:
         ValueError: there is none; the message lists the valid names.
@@ -38,5 +38,5 @@ def mode_class(name: str) -> type[Mode]:
 
 
 def refresh() -> None:
-    """Forget what was found out about this machine, so that the next question is asked anew."""
+    """Forget what was found out about this machine, so that the next query finds it out again."""
     forget()

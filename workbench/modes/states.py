@@ -18,8 +18,8 @@ def mode_states(modeset: ModeSet, model: nn.Module, timings: StepTimings) -> tup
     """Every mode with its choices, its value and its badge, in display order.
 
     The first call in a process tries what this machine can run, which takes up to two seconds
-    (Inductor is imported to ask for its compiler); later calls take well under a millisecond
-    until `workbench.modes.refresh`.
+    (Inductor is imported to look for its compiler); later calls take well under a millisecond until
+    `workbench.modes.refresh`.
     """
     return tuple(_state(modeset[cls.name], modeset, model, timings) for cls in displayed_modes())
 
@@ -40,7 +40,7 @@ def _state(mode: Mode, modeset: ModeSet, model: nn.Module, timings: StepTimings)
 def _with_own_figures(
     choice: ModeChoice, mode: Mode, modeset: ModeSet, timings: StepTimings
 ) -> ModeChoice:
-    """What was measured of this experiment, in the place of what its machine can do."""
+    """What was measured of this experiment, in place of what its machine can do."""
     told, is_slower = told_of(mode, choice.value, modeset, timings)
     if not told or not choice.available:
         return choice

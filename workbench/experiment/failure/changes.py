@@ -1,4 +1,4 @@
-"""A change to a run that lets it need less memory: to be tried, written down as code, or made."""
+"""A change to a run that reduces its memory use: to be tried, written as code, or made."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What is set; None is left as it is."""
+    """The settings that are changed; None leaves a setting as it is."""
 
     modes: str | None = None
     batch_size: int | None = None
     val_batch_size: int | None = None
     card: str | None = None
-    """The card with other settings of its allocator."""
+    """The simulated GPU with other settings of its allocator."""
     foreach: bool | None = None
     """Whether the optimizer works on lists of tensors."""
 
@@ -46,10 +46,10 @@ class Change:
         return "\n".join(lines)
 
     def make(self, experiment: Delegates) -> None:
-        """Set it, as `code` does.
+        """Apply the change, as `code` does.
 
         Raises:
-            ValueError: it cannot be set any more: the model or the data is another now.
+            ValueError: it can no longer be applied: the model or the data has changed.
         """
         if self.card is not None:
             experiment.card = self.card
@@ -62,9 +62,9 @@ class Change:
         self._set_foreach(experiment.optimizer.param_groups)
 
     def try_on(self, training: Training) -> None:
-        """Set it without a word to anybody; what is done inside `guard.undone` is put back.
+        """Apply the change without reporting it; inside `guard.undone` it is reverted.
 
-        Batches are not cut anew: who tries it asks for one of the size.
+        Batches are not divided again: the caller that tries it uses one of the new size.
         """
         if self.card is not None:
             play(training, CardLimit.parse(self.card))

@@ -1,7 +1,7 @@
-"""What came in and what is valid, where the sentence of torch or Python leaves it out.
+"""Adds what was passed and what is valid, if the message of torch or Python leaves it out.
 
-Only of errors that people meet with data of their own, and only what the frames that raised them
-still hold. Nothing is called but reductions of a tensor on the CPU.
+Only for errors that are common with data of one's own, and only from what the frames that raised
+them still hold. Nothing is called except reductions of a tensor on the CPU.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MISSING = re.compile(r"forward\(\) missing \d+ required positional arguments?: 
 
 
 def explained(error: BaseException, said: str) -> str:
-    """A sentence or two to come after what ``error`` has ``said``; ``""`` for nothing."""
+    """Return one or two sentences to append to what ``error`` has ``said``, or ``""``."""
     try:
         if isinstance(error, IndexError) and said == "index out of range in self":
             return _of_embedding(error)
@@ -50,7 +50,7 @@ def _of_one_input(error: TypeError, missing: str) -> str:
     frames = _innermost_first(error)
     calls = [frame for frame in frames if frame.f_code.co_name == "_call_impl"]
     if len(calls) != 1 or any(is_user_file(frame.f_code.co_filename) for frame in frames):
-        return ""  # a forward of the person's, or of a container, calls another one
+        return ""  # a forward of the user's, or of a container, calls another one
     given: tuple[Any, ...] = calls[0].f_locals["args"]
     if len(given) != 1:
         return ""

@@ -1,8 +1,9 @@
-"""An exception in user code, as a plain record: their line first, then what is safe.
+"""An exception in user code as a plain record: first the user's line, then what can be read safely.
 
-The user's own frames are told from library frames by `source.is_user_file`. Values on the failing
-line are read from the frame's variables by walking the line's syntax tree; nothing is called, no
-property is run. The record holds text only, so the traceback and its tensors can be freed.
+The user's own frames are distinguished from library frames by `source.is_user_file`. Values on the
+failing line are read from the frame's variables by walking the line's syntax tree; nothing is
+called, and no property is run. The record holds only text, so the traceback and its tensors can be
+freed.
 """
 
 from __future__ import annotations
@@ -28,28 +29,28 @@ _AROUND = 2
 
 class _Frame(NamedTuple):
     frame: Any
-    """None for one of another process."""
+    """None for a frame of another process."""
     lineno: int
     name: str
     filename: str
 
 
 class Fault(NamedTuple):
-    """An exception of another process, in plain data: what a `Failure` is made of."""
+    """An exception of another process as plain data, from which a `Failure` is made."""
 
     type: str
     message: str
     frames: list[tuple[int, str, str]]
     """(line, function, file), outermost first."""
     values: list[tuple[str, str]]
-    """Names on the failing line and what they were."""
+    """Names on the failing line and their values."""
     traceback: str
     where: str
-    """Who raised it: ``rank 1``."""
+    """Where it was raised: ``rank 1``."""
 
 
 def fault_of(error: BaseException, where: str) -> Fault:
-    """``error`` as another process is told of it."""
+    """Return ``error`` in the form that is sent to another process."""
     frames = _own_left_out(error)
     mine = [frame for frame in frames if is_user_file(frame.filename)]
     values = _values(mine[-1] if mine else None)
@@ -71,12 +72,12 @@ def _message(error: BaseException) -> str:
 
 
 def failure_elsewhere(fault: Fault | None, message: str, *, step: int) -> Failure:
-    """The record of what ended the steps that other processes computed.
+    """Return the record of what ended the steps that other processes computed.
 
     Args:
-        fault: what was raised there; None where a process was ended from outside.
+        fault: what was raised there; None if a process was ended from outside.
         message: what happened, in a sentence or two.
-        step: the next step of the training as it came home, counting from 1.
+        step: the next step of the training as it was returned, counting from 1.
     """
     state = f"Weights and optimizer are those of step {step - 1:,}, the last state that was kept."
     if fault is None:
@@ -96,17 +97,17 @@ def failure_elsewhere(fault: Fault | None, message: str, *, step: int) -> Failur
 
 
 def failure_of(error: BaseException, *, step: int, what: str = "") -> Failure:
-    """The record of ``error``, which ended step ``step`` (counting from 1).
+    """Return the record of ``error``, which ended step ``step`` (counting from 1).
 
     Args:
-        error: with its traceback.
+        error: the exception with its traceback.
         step: the step that was not applied.
-        what: what was going on outside a step (``while validating``), or ``""``.
+        what: what was in progress outside a step (``while validating``), or ``""``.
     """
     frames = _own_left_out(error)
     mine = [frame for frame in frames if is_user_file(frame.filename)]
     name = type(error).__name__
-    # Workbench itself refuses something: its sentence is all there is to say
+    # Workbench itself refused something: its message is all there is to report
     because = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     refuses = not frames and because is None and is_own_name(type(error).__module__)
     found = _failure(
@@ -153,7 +154,7 @@ def _failure(
 
 
 def _at_break(failure: Failure, source: SourceLine) -> Failure:
-    """``failure`` at the line that Dynamo was reading, which is on no stack."""
+    """Return ``failure`` at the line that Dynamo was reading, which is on no stack."""
     return replace(
         failure,
         title=f"{_place(source)}graph break",
@@ -165,7 +166,7 @@ def _at_break(failure: Failure, source: SourceLine) -> Failure:
 
 
 def at_line(failure: Failure, source: SourceLine) -> Failure:
-    """``failure`` at a line of the user's that was on no stack: it made what backward worked on."""
+    """Return ``failure`` at a user's line that was on no stack: it created what backward used."""
     return replace(
         failure,
         source=source,
@@ -175,7 +176,7 @@ def at_line(failure: Failure, source: SourceLine) -> Failure:
 
 
 def without_own_frames(error: BaseException) -> BaseException:
-    """``error`` with this package's frames left out of its traceback: they are nobody's fault."""
+    """Return ``error`` without this package's frames in its traceback: they are not the cause."""
     kept: TracebackType | None = None
     chain: list[TracebackType] = []
     tb = error.__traceback__
@@ -242,7 +243,7 @@ def _values(focus: _Frame | None) -> tuple[Fact, ...]:
         tree = ast.parse("".join(linecache.getlines(focus.filename)))
         return values_on(tree, focus.lineno, focus.frame)
     except (SyntaxError, ValueError):
-        return ()  # a line with IPython magics does not parse as Python: show the code alone
+        return ()  # a line with IPython magics does not parse as Python: show only the code
 
 
 def _text(error: BaseException) -> str:

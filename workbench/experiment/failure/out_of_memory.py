@@ -1,15 +1,16 @@
-"""Running out of memory: the run survives, and what stood in the way is looked into.
+"""Running out of memory: the run survives, and the cause is investigated.
 
 An experiment knows nothing of recordings, allocators or remedies; `workbench.memory` does, and
-`workbench.panel.assembly` registers its tool here. Two things are asked of it. It *plays a card*:
-steps and validations run inside of it, and a request that such a card could not serve raises
-``torch.OutOfMemoryError`` where it was made. And where that is raised in a run, by a played card or
-by CUDA itself, it gives the memory record of the failed step, and then tries what would help.
+`workbench.panel.assembly` registers its tool here. The tool has two tasks. It *simulates a GPU*:
+steps and validations run inside it, and a request that such a GPU could not serve raises
+``torch.OutOfMemoryError`` where it was made. And if that is raised in a run, by a simulated GPU or
+by CUDA itself, the tool returns the memory record of the failed step, and then tries what would
+help.
 
-The failure is told as soon as there is the record; what helps is tried after that, on a thread of
-the runner's, until somebody runs, resumes or stops (`remedied`).
+The failure is reported as soon as the record exists; remedies are tried after that, on a thread of
+the runner's, until the user runs, resumes or stops (`remedied`).
 
-Before that the failed step is let go of (`workbench.experiment.failure.release`).
+Before that, the failed step is released (`workbench.experiment.failure.release`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from workbench.experiment.training import Training
 
 MOST_SHOWN = 5
-"""Remedies that the failure names; the record has all."""
+"""Number of remedies that the failure names; the record has all."""
 
 _KEPT = (
     "This is the step that ran out of memory, as it was kept; no step was computed for it. "
@@ -50,84 +51,84 @@ log = logging.getLogger("workbench")
 
 
 class CardUse(NamedTuple):
-    """What a played card holds, in bytes."""
+    """Memory use of a simulated GPU, in bytes."""
 
     allocated: int
     reserved: int
     fragmentation: int
-    """Free blocks in segments that others still use (``inactive_split_bytes``)."""
+    """Free blocks in segments that are still used by other blocks (``inactive_split_bytes``)."""
     peak_allocated: int
-    """Since the card was begun, as `peak_reserved`."""
+    """Since the simulated GPU was created, as `peak_reserved`."""
     peak_reserved: int
 
 
 class CardPlayer(Protocol):
-    """Steps run on a card that is played."""
+    """Runs steps on a simulated GPU."""
 
     limit: CardLimit
 
     def at_work(
         self, what: Literal["step", "validation"], batch: Any
     ) -> AbstractContextManager[None]:
-        """Entered around the computation of ``batch``.
+        """Return a context that is entered around the computation of ``batch``.
 
         Raises (inside):
-            torch.OutOfMemoryError: the card could not have served a request.
+            torch.OutOfMemoryError: the simulated GPU could not have served a request.
         """
         ...
 
     def let_go(self) -> None:
-        """Give everything unused back to the card, as ``torch.cuda.empty_cache`` does."""
+        """Return everything unused to the simulated GPU, as ``torch.cuda.empty_cache`` does."""
         ...
 
     def use(self) -> CardUse:
-        """What it holds now; from any thread."""
+        """Return its current memory use; can be called from any thread."""
         ...
 
 
 class Trials(NamedTuple):
-    """What a search for remedies may do besides computing."""
+    """What a search for remedies may do apart from computing."""
 
     say: Callable[[str], None]
-    """Show what is being tried."""
+    """Shows what is being tried."""
     cancelled: Callable[[], bool]
-    """Whether somebody wants it to end; asked often."""
+    """Whether the search is to end; called often."""
     between: Callable[[], None]
-    """Called between two trials: what was asked for meanwhile is done."""
+    """Called between two trials: carries out what was requested in the meantime."""
 
 
 class Explained(NamedTuple):
-    """What is known of a step that ran out of memory."""
+    """What is known about a step that ran out of memory."""
 
     record: MemoryRecord
     facts: tuple[Fact, ...]
-    """What was asked for and what there was, in a few rows."""
+    """What was requested and what was available, in a few rows."""
     source: SourceLine | None
-    """The line that asked, or whose backward did."""
+    """The line that made the request, or whose backward did."""
 
 
 class Remedied(NamedTuple):
-    """What a search for remedies came to."""
+    """Result of a search for remedies."""
 
     record: MemoryRecord
-    """Of the failed step, with its remedies."""
+    """Record of the failed step, with its remedies."""
     changes: tuple[Change, ...]
     """What each of the remedies changes."""
 
 
 class MemoryTool(Protocol):
-    """What knows about memory."""
+    """The tool that knows about memory."""
 
     def play(self, training: Training, limit: CardLimit) -> CardPlayer:
-        """Play a card from the next step on."""
+        """Simulate a GPU from the next step on."""
         ...
 
     def explain(self, training: Training, error: torch.OutOfMemoryError) -> Explained | None:
-        """The memory record of the step that failed; None where nobody recorded it."""
+        """Return the memory record of the step that failed; None if it was not recorded."""
         ...
 
     def with_remedies(self, training: Training, record: MemoryRecord, trials: Trials) -> Remedied:
-        """``record`` with what helps, each tried; the training is what it was."""
+        """Return ``record`` with what helps, each remedy tried; the training is left as it was."""
         ...
 
 
@@ -135,20 +136,20 @@ _tools: list[Callable[[], MemoryTool]] = []
 
 
 def register(make: Callable[[], MemoryTool]) -> None:
-    """Have memory looked after by what ``make`` makes; it is called where it is first needed."""
+    """Have memory handled by what ``make`` returns; it is called when it is first needed."""
     _tools[:] = [make]
 
 
 def tool() -> MemoryTool | None:
-    """What was registered."""
+    """Return the tool that was registered."""
     return _tools[0]() if _tools else None
 
 
 def play(training: Training, limit: CardLimit | None) -> None:
-    """Run steps on the card of ``limit`` from the next one on, or on what is there.
+    """Run steps on the GPU of ``limit`` from the next one on, or on the actual hardware.
 
     Raises:
-        RuntimeError: nothing that can play a card is registered.
+        RuntimeError: nothing that can simulate a GPU is registered.
     """
     if limit is None:
         training.card = None
@@ -160,7 +161,7 @@ def play(training: Training, limit: CardLimit | None) -> None:
 
 
 def refuse_what_cannot_begin(training: Training, limit: CardLimit) -> None:
-    """Raise where the model alone is more than the card.
+    """Raise if the model alone is larger than the GPU.
 
     Raises:
         ValueError: parameters and buffers do not fit.
@@ -176,10 +177,10 @@ def refuse_what_cannot_begin(training: Training, limit: CardLimit) -> None:
 
 
 def survive(training: Training, error: torch.OutOfMemoryError, failure: Failure) -> Failure:
-    """Keep the record of the failed step, and let go of the step.
+    """Keep the record of the failed step, and release the step.
 
     Returns:
-        ``failure``, which says what was asked for and names the record.
+        ``failure``, which says what was requested and names the record.
     """
     known = tool()
     found = None if known is None else _quietly(lambda: known.explain(training, error))
@@ -195,12 +196,12 @@ def survive(training: Training, error: torch.OutOfMemoryError, failure: Failure)
     capture_id = training.captures.add("memory", failure.step, record, record.title)
     training.board.emit(Captured(failure.step, capture_id))
     if failure.source is None and found.source is not None:
-        failure = at_line(failure, found.source)  # backward: nothing of it is on the stack
+        failure = at_line(failure, found.source)  # backward: that line is not on the stack
     return replace(failure, title=record.title, capture=capture_id, memory=found.facts)
 
 
 def remedied(training: Training, failure: Failure, trials: Trials) -> Failure:
-    """Try what would have let the failed step fit; the record of it is replaced by one that says.
+    """Try what would have let the failed step fit, and replace its record by one that says so.
 
     Returns:
         ``failure`` with the best of the remedies.
@@ -222,7 +223,7 @@ def remedied(training: Training, failure: Failure, trials: Trials) -> Failure:
 
 
 def conditions(training: Training) -> tuple[object, ...]:
-    """What the next step runs under, as far as it decides whether that fits."""
+    """Return the settings of the next step, as far as they determine whether it fits."""
     source, val, card = training.cursor.source, training.val, training.card
     return (
         training.modes,
@@ -237,7 +238,7 @@ def conditions(training: Training) -> tuple[object, ...]:
 
 
 def _switches(module: nn.Module) -> list[tuple[str, object]]:
-    """What a model's author lets be switched: ``gradient_checkpointing``, a rate of dropout."""
+    """Attributes that a model lets the user switch: ``gradient_checkpointing``, a dropout rate."""
     return [
         (name, value)
         for name, value in vars(module).items()
@@ -246,10 +247,10 @@ def _switches(module: nn.Module) -> list[tuple[str, object]]:
 
 
 def kept_record(experiment: Experiment) -> MemoryRecord | None:
-    """The record of the step that ran out of memory, where nothing says that the next one differs.
+    """Return the record of the step that ran out of memory, if the next one is not known to differ.
 
-    Trials of what would help are waited for, so that the record has them. What the user's own code
-    does is not compared, so the record says that it is kept.
+    Waits for trials of remedies, so that the record contains them. What the user's own code does is
+    not compared, so the record says that it was kept.
     """
     experiment._runner.join()  # pyright: ignore[reportPrivateUsage] - the same package
     return _kept(experiment._training)  # pyright: ignore[reportPrivateUsage] - the same package
@@ -262,14 +263,14 @@ def _kept(training: Training) -> MemoryRecord | None:
     try:
         record = training.captures.get(failure.capture)
     except KeyError:
-        return None  # let go of meanwhile
+        return None  # released meanwhile
     if not isinstance(record, MemoryRecord):
         return None
     return replace(record, notes=(*record.notes, _KEPT))
 
 
 def _quietly(work: Callable[[], T | None]) -> T | None:
-    """What ``work`` gives; a fault of ours must not hide that memory ran out."""
+    """Return the result of ``work``; a fault of ours must not hide that memory ran out."""
     try:
         return work()
     except Exception:

@@ -1,8 +1,9 @@
-"""What a failed step still holds, let go of while its exception lives on.
+"""Releases what a failed step still holds while its exception is alive.
 
-A traceback keeps every frame it passed, a frame its locals, and those the graph with all
-activations: as long as somebody holds the exception, and a notebook does, nothing would fit any
-more. So the frames are cleared; what they said is in the failure's text by then.
+A traceback keeps every frame that it passed through, a frame keeps its locals, and those keep the
+graph with all activations: as long as the exception is referenced, and a notebook does reference
+it, nothing would fit any more. So the frames are cleared; what they contained is in the text of the
+failure by then.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from workbench.torch_private.modules import CALL as MODULE_CALL
 
 
 def let_go_of(error: BaseException) -> None:
-    """Clear the frames that ``error``, its causes and contexts hold, and what they made a cycle."""
+    """Clear the frames that ``error``, its causes and contexts hold, and collect their cycles."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:
@@ -27,7 +28,7 @@ def let_go_of(error: BaseException) -> None:
         seen.add(id(one))
         for frame, _ in traceback.walk_tb(one.__traceback__):
             caller: FrameType | None = frame
-            # whom a shortened traceback leaves out, those it shows still have as their callers
+            # frames that a shortened traceback leaves out are still callers of those that it shows
             while caller is not None and _clear(caller):
                 caller = caller.f_back
         waiting += [one.__cause__, one.__context__]
@@ -36,13 +37,13 @@ def let_go_of(error: BaseException) -> None:
 
 @contextmanager
 def collecting_only_new() -> Generator[None]:
-    """While this is open, garbage is looked for among objects that were made since, and no others.
+    """Within this context, garbage is only looked for among objects that were created since.
 
-    A process with torch in it has a million of them, and a look at them all stops every thread for
-    a third of a second: where one is needed after each of many attempts, that would be most of what
-    these take. What was garbage before is found afterwards.
+    A process with torch has a million objects, and a pass over all of them stops every thread for a
+    third of a second: if a pass is needed after each of many attempts, most of their time would go
+    there. What was garbage before is found afterwards.
     """
-    if gc.get_freeze_count():  # somebody's own, whose end this would be
+    if gc.get_freeze_count():  # the user's own freeze, which this would end
         yield
         return
     gc.freeze()
@@ -53,7 +54,7 @@ def collecting_only_new() -> Generator[None]:
 
 
 def _clear(frame: FrameType) -> bool:
-    """Whether it has ended, and so could be cleared."""
+    """Clear the frame; return whether it has ended, and so could be cleared."""
     cells: list[CellType] = []
     if frame.f_code is MODULE_CALL:
         # a function in it, whose frame keeps it, shares these: arguments and result of a module
@@ -65,6 +66,6 @@ def _clear(frame: FrameType) -> bool:
     for cell in cells:
         with suppress(ValueError):  # empty already
             del cell.cell_contents
-    # up to Python 3.12 a frame whose locals somebody read keeps what it gave, until asked again
+    # up to Python 3.12 a frame whose locals were read keeps the result until they are read again
     _ = frame.f_locals
     return True

@@ -1,4 +1,4 @@
-"""What was tried on a step that ran out of memory, and which of it somebody chooses."""
+"""What was tried on a step that ran out of memory, and which of it the user chooses."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tried:
-    """Remedies of the failure that an experiment is in."""
+    """Remedies for the current failure of an experiment."""
 
     remedies: tuple[Remedy, ...] = ()
     changes: tuple[Change, ...] = ()
     """What each of them changes."""
     card: str | None = None
-    """The card that they were tried on."""
+    """The simulated GPU that they were tried on."""
 
     def chosen(self, wanted: SupportsIndex | str | Remedy, card: str | None) -> Change:
-        """The change of one of them.
+        """Return the change of one of them.
 
         Args:
-            wanted: its number, its name, or the remedy itself.
-            card: the card that steps run on now.
+            wanted: its index, its name, or the remedy itself.
+            card: the simulated GPU that steps run on now.
 
         Raises:
             TypeError: ``wanted`` is none of these.
-            ValueError: there is no such remedy, or several; it was tried on another card, or does
-                not fit.
+            ValueError: there is no such remedy, or there are several; it was tried on another GPU,
+                or does not fit.
         """
         row = self._row(wanted)
         remedy = self.remedies[row]

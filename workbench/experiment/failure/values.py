@@ -22,12 +22,12 @@ _SHORT = {
 
 
 def values_on(tree: ast.Module, lineno: int, frame: FrameType) -> tuple[Fact, ...]:
-    """Name, shape and dtype of what the statement at ``lineno`` mentions.
+    """Return name, shape and dtype of what the statement at ``lineno`` mentions.
 
     Args:
-        tree: the whole file or cell.
+        tree: the syntax tree of the whole file or cell.
         lineno: the line, from 1.
-        frame: where its names have their values.
+        frame: the frame in which its names have their values.
     """
     statement = _statement(tree, lineno)
     if statement is None:
@@ -44,7 +44,7 @@ def values_on(tree: ast.Module, lineno: int, frame: FrameType) -> tuple[Fact, ..
 
 
 def describe(value: Any) -> str:
-    """``[100, 64] bf16`` of a tensor; a short text of a plain value; ``""`` of anything else."""
+    """``[100, 64] bf16`` for a tensor; a short text for a plain value; ``""`` for anything else."""
     if isinstance(value, torch.Tensor):
         dtype = str(value.dtype).removeprefix("torch.")
         place = "" if value.device.type == "cpu" else f" {value.device}"
@@ -61,7 +61,7 @@ def describe(value: Any) -> str:
 
 
 def _statement(tree: ast.Module, lineno: int) -> ast.stmt | None:
-    """The innermost statement that holds the line."""
+    """The innermost statement that contains the line."""
     holding = [
         node
         for node in ast.walk(tree)
@@ -106,7 +106,7 @@ def _look_up(path: tuple[str, ...], frame: FrameType) -> Any:
 
 
 def _attribute(value: Any, name: str) -> Any:
-    """An attribute that lies in the object's own dictionary: nothing is computed for it."""
+    """An attribute that is in the object's own dictionary: nothing is computed for it."""
     own = getattr(value, "__dict__", {}) if not isinstance(value, torch.Tensor) else {}
     if name in own:
         return own[name]

@@ -1,7 +1,8 @@
-"""The training accuracy of an epoch: of every sample, each as the weights of its step had it.
+"""Training accuracy of an epoch: over every sample, each evaluated with the weights of its step.
 
-A step keeps its outputs and labels; a handful of operations counts those of `_TOGETHER` steps at
-once, on the training thread and on the device. Nothing is read: the accuracy is a device scalar.
+A step keeps its outputs and labels; a few operations count those of `_TOGETHER` steps at once, on
+the training thread and on the device. Nothing is read from the device: the accuracy is a device
+scalar.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
     from workbench.experiment.recipe.targets import AnswerReader
 
 _TOGETHER = 256
-"""Steps whose answers are counted at once."""
+"""Number of steps whose answers are counted at once."""
 _MOST_NUMBERS = 1 << 18
-"""Numbers of outputs that are kept for that at most."""
+"""Maximum number of output elements that are kept for that."""
 
 
 class EpochAccuracy:
@@ -28,23 +29,23 @@ class EpochAccuracy:
         self._right: torch.Tensor | int = 0
         self._answers: torch.Tensor | int = 0
         self._beyond: torch.Tensor | bool = False
-        """Whether a label was no column of the outputs: they are no scores of classes then."""
+        """Whether a label was not a column of the outputs, which then are not scores of classes."""
         self._reader: AnswerReader | None = None
         self._kept: list[tuple[torch.Tensor, torch.Tensor]] = []
         """Outputs and labels of steps that are not counted yet."""
         self._numbers = 0
-        """Of their outputs."""
+        """Number of elements of these outputs."""
 
     def add(
         self, epoch: int, reader: AnswerReader, outputs: torch.Tensor, labels: torch.Tensor
     ) -> None:
-        """Count the answers of a step, now or with those of later ones.
+        """Count the answers of a step, now or together with those of later steps.
 
         Args:
-            epoch: that it belongs to.
-            reader: of the answers.
-            outputs: the model's, without a graph; nobody writes over them.
-            labels: of the batch; nobody writes over them.
+            epoch: epoch that the step belongs to.
+            reader: reads the answers.
+            outputs: outputs of the model, without a graph; they must not be overwritten.
+            labels: labels of the batch; they must not be overwritten.
         """
         if epoch != self._epoch:
             self._begin(epoch)
@@ -66,7 +67,7 @@ class EpochAccuracy:
             self._answers += int(answers)
 
     def value(self) -> torch.Tensor | float | None:
-        """Of the epoch so far; None where there is no answer. Reads nothing off a device."""
+        """Accuracy of the epoch so far; None without an answer. Reads nothing from a device."""
         self._count()
         if not isinstance(self._answers, torch.Tensor) and not self._answers:
             return None
@@ -74,16 +75,16 @@ class EpochAccuracy:
         if isinstance(right, torch.Tensor) and right.device.type != "mps":
             right = right.double()
         if isinstance(right, torch.Tensor) and isinstance(self._beyond, torch.Tensor):
-            right = right.where(~self._beyond, torch.nan)  # said without a read
+            right = right.where(~self._beyond, torch.nan)  # reported without a read
         return right / self._answers
 
     def state(self) -> tuple[int, int, int]:
-        """(epoch, right answers, answers), to go on with elsewhere; reads the device."""
+        """(epoch, right answers, answers), to continue in another process; reads the device."""
         self._count()
         return self._epoch, int(self._right), int(self._answers)
 
     def load_state(self, state: tuple[int, int, int]) -> None:
-        """Go on with the `state` of another."""
+        """Continue from the `state` of another."""
         self._begin(state[0])
         self._right, self._answers = state[1:]
 
@@ -108,7 +109,7 @@ class EpochAccuracy:
             self._look(self._beyond)
 
     def _look(self, beyond: torch.Tensor) -> None:
-        """Read nothing any more where labels were beyond the outputs' columns."""
+        """Stop reading answers if labels were beyond the outputs' columns."""
         if bool(beyond) and self._reader is not None:
             self._reader.read_nothing()
             self._right = self._answers = 0

@@ -1,10 +1,11 @@
 """The first step after a change of modes: what it cost, and what it changed numerically.
 
-Before the model is handed over, the same batch is computed once more under the modes it is leaving,
-with the same weights and random state; the difference of the logits is the switch's numerical
-effect. Random state, buffers and what hooks keep are put back, so the losses that follow are those
-of a run that never looked. Compiled code draws its random numbers in an order of its own: a model
-with dropout has no comparable logits across a switch of ``compile``, and none are compared.
+Before the model is handed over, the same batch is computed once more under the modes that it
+leaves, with the same weights and random state; the difference of the logits is the numerical effect
+of the switch. Random state, buffers and what hooks keep are restored, so the losses that follow are
+those of a run without this comparison. Compiled code draws its random numbers in an order of its
+own: a model with dropout has no comparable logits across a switch of ``compile``, and none are
+compared.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def first_step(training: Training, batch: Any) -> StepResult:
-    """Hand the model over to its new modes and train on ``batch`` with them."""
+    """Switch the model to its new modes and train on ``batch`` with them."""
     leaving = training.attached
     reference = None
     if leaving is not None and not training.cursor.replays_failure:
@@ -41,7 +42,7 @@ def first_step(training: Training, batch: Any) -> StepResult:
     started = time.perf_counter()
     result = training.run_step(batch)
     if training.device.type == "cuda":
-        torch.cuda.synchronize(training.device)  # once per switch: the cost of compiling is wanted
+        torch.cuda.synchronize(training.device)  # once per switch: measures the cost of compiling
     seconds = time.perf_counter() - started
     training.timings.first_step(training.modes, seconds)
     if reference is not None and reference.shape == result.logits.shape:
@@ -53,7 +54,7 @@ def first_step(training: Training, batch: Any) -> StepResult:
 
 
 def describe_switch(before: ModeSet, after: ModeSet) -> str:
-    """``compile blocks + bf16``: what is chosen now, or what went back to its default."""
+    """``compile blocks + bf16``: modes that are chosen, or those that are back at their default."""
     chosen = [_words(mode) for mode in after if mode.value != mode.default]
     if chosen:
         return " + ".join(chosen)
@@ -62,7 +63,7 @@ def describe_switch(before: ModeSet, after: ModeSet) -> str:
 
 
 def describe_idle(modes: ModeSet, model: nn.Module) -> str:
-    """`` (checkpoint has no effect: model has no blocks)``; empty where every mode may have one."""
+    """`` (checkpoint has no effect: model has no blocks)``; empty if every mode may have one."""
     idle = [f"{token} has no effect: {why}" for token, why in modes.without_effect(model).items()]
     return f" ({'; '.join(idle)})" if idle else ""
 
@@ -87,7 +88,7 @@ def _logits_under(modes: ModeSet, training: Training, batch: Any) -> torch.Tenso
             logits = logits_of(call(training.model, inputs)).detach().float().clone()
         compiled = modes.compiled or training.modeset.compiled
         return None if compiled and training.guard.drew_random_numbers() else logits
-    except Exception:  # noqa: BLE001 - the modes that are being left may be why it is left
+    except Exception:  # noqa: BLE001 - a failure under the old modes may be why they are left
         return None
     finally:
         if lost := training.guard.restore():

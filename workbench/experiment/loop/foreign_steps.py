@@ -1,8 +1,7 @@
-"""Steps of an experiment's optimizer that are not the training's: a cell calls ``step()`` too.
+"""Steps of an experiment's optimizer that the training did not take: a cell calls ``step()`` too.
 
-A cell may do so on purpose, or run the loop of before once more, and another experiment may train
-with the same optimizer. The weights are then those that this has made, and the training goes on
-from them; it says so.
+A cell may do so on purpose, or run an earlier loop once more, and another experiment may train with
+the same optimizer. The training then continues from the weights that this produced, and says so.
 """
 
 from __future__ import annotations
@@ -18,24 +17,24 @@ import torch
 
 _A_CELL = "a cell"
 _training_threads: weakref.WeakValueDictionary[int, ForeignSteps] = weakref.WeakValueDictionary()
-"""By thread that trains, what counts for its experiment."""
+"""The counter of each thread that trains, by the id of the thread."""
 
 
 class ForeignSteps:
-    """Counts the steps of one optimizer that another thread than the training's took.
+    """Counts the steps of one optimizer that were taken on another thread than the training's.
 
     Args:
-        optimizer: that is watched, by a hook after its steps that costs less than 1 us; it is
-            taken away with this object, or by `close`.
+        optimizer: the optimizer that is watched, by a hook after its steps that costs less than 1
+            us; the hook is removed with this object, or by `close`.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self._thread, self._name = 0, ""
         self._steps: Counter[str] = Counter()
-        """By who took them."""
+        """Number of steps by the name of who took them."""
         register = getattr(optimizer, "register_step_post_hook", None)
         self.close = lambda: None
-        if register is not None:  # what only looks like an optimizer has none
+        if register is not None:  # an object that only resembles an optimizer has none
             this = weakref.ref(self)  # the optimizer may live longer
 
             def after_step(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
@@ -47,7 +46,7 @@ class ForeignSteps:
             self.close.atexit = False
 
     def begin(self, next_step: int, name: str) -> str:
-        """This thread trains the experiment ``name`` from now on; a note on steps since `end`."""
+        """Let this thread train the experiment ``name``; return a note on steps since `end`."""
         who = self._taken()
         self._thread, self._name = get_ident(), name
         _training_threads[self._thread] = self
@@ -59,13 +58,13 @@ class ForeignSteps:
         )
 
     def end(self) -> None:
-        """No thread trains any more."""
+        """Record that no thread trains any more."""
         _training_threads.pop(self._thread, None)
         self._thread = 0
 
     @contextmanager
     def apart(self) -> Generator[None]:
-        """Steps inside are undone; afterwards that thread trains which did before, if any."""
+        """Context whose steps are undone; then the thread that trained before trains, if any."""
         before, here = self._thread, get_ident()
         at_work = _training_threads.get(here)
         try:
@@ -77,7 +76,7 @@ class ForeignSteps:
                 _training_threads[here] = at_work
 
     def note(self, next_step: int) -> str:
-        """A note on steps that others took while this thread trained, since the last time."""
+        """Return a note on steps of others while this thread trained, since the last note."""
         who = self._taken()
         if not who:
             return ""
@@ -87,14 +86,14 @@ class ForeignSteps:
         )
 
     def stepped(self) -> None:
-        """The optimizer has taken a step."""
+        """Record that the optimizer has taken a step."""
         here = get_ident()
         if here != self._thread:
             other = _training_threads.get(here)
             self._steps[_A_CELL if other is None else other._name] += 1
 
     def _taken(self) -> str:
-        """How often by whom since the last time: ``once by a cell``."""
+        """How often and by whom since the last call: ``once by a cell``."""
         steps, self._steps = self._steps, Counter()
         return " and ".join(f"{_times(count)} by {who}" for who, count in steps.items())
 

@@ -1,23 +1,23 @@
 """The guard of a step: a step that goes wrong leaves no trace.
 
-Before every step it remembers what a forward changes besides gradients: the random states
+Before every step it records what a forward changes besides gradients: the random states
 (`host_random` has Python's and NumPy's), what modules keep (batch norm's running statistics;
-`module_state` says what else, and what cannot be held), and the parameters that it writes itself
-(`parameter_writes`). After a non-finite loss, non-finite gradients or an exception they are put
-back, the update has not been applied, and so the whole state is that of the last good step.
-Replaying the batch then computes what it would have computed the first time. (`StepState` names the
-one exception: a training that begins to draw random numbers late.)
+`module_state` says what else, and what cannot be kept), and the parameters that the forward itself
+writes (`parameter_writes`). After a non-finite loss, non-finite gradients or an exception these are
+restored, the update has not been applied, and so the whole state is that of the last good step.
+Replaying the batch then computes what it would have computed the first time. (`StepState` describes
+the one exception: a training that begins to draw random numbers late.)
 
 *Non-finite values* are looked for in the loss and in the gradients, because a finite loss can have
 gradients that are not (``sqrt`` at 0), and one such update would destroy the weights. The gradients
 of a step are checked by one fused kernel (`torch._amp_foreach_non_finite_check_and_unscale_` with a
-scale of 1, which changes no bit of them). On the CPU the answer is simply read: there is no queue
+scale of 1, which changes no bit of them). On the CPU the result is simply read: there is no queue
 to wait for. On an accelerator, loss and gradients end in *one* device flag, read once, right before
-the update. Alternatives were weighed: skipping on the device (``found_inf``) exists for fused
-optimizers only; selecting between old and new values would copy every parameter and every moment
+the update. Alternatives were considered: skipping on the device (``found_inf``) exists only for
+fused optimizers; selecting between old and new values would copy every parameter and every moment
 in every step; reading later would need a second copy of both. The read lets the host run ahead
-through forward and backward, and exposes the launch of the optimizer alone; a `GradScaler` step
-does the same. No logged scalar is ever read here.
+through forward and backward, and exposes only the launch of the optimizer; a `GradScaler` step does
+the same. No logged scalar is ever read here.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ class NonFiniteError(ArithmeticError):
 
 
 class Guard:
-    """Remembers, checks and restores; one per model and device.
+    """Records, checks and restores the state of a step; one per model and device.
 
     Args:
-        model: what is trained.
-        device: where.
-        parameters: whose gradients are looked at; the model's where it is None.
-        loss: where it is a module: its forward may change what it keeps too.
+        model: the model that is trained.
+        device: the device that it is trained on.
+        parameters: those whose gradients are checked; the model's if None.
+        loss: the loss if it is a module, as its forward may also change what it keeps.
     """
 
     def __init__(
@@ -86,38 +86,38 @@ class Guard:
         self._parameters = list(model.parameters()) if parameters is None else parameters
         self._writes = ParameterWrites(self._parameters)
         self._plain: bool | None = None
-        """Whether one kernel can look at all gradients; known after the first backward."""
+        """Whether one kernel can check all gradients; known after the first backward."""
         with torch.inference_mode(mode=False):  # a cell may be in that mode, and steps write them
             self._flag, self._one = _flag_and_one(device)
         self._loss: torch.Tensor | None = None
 
     def remember(self, *, exactly: bool = True) -> None:
-        """Before a step; without ``exactly`` the random state is known as `StepState` says."""
+        """Record the state before a step; on ``exactly`` for the random state see `StepState`."""
         self._random.save_step(exactly=exactly)
         self._host_random.save()
         self._modules.remember(exactly=exactly)
         self._writes.remember(exactly=exactly)
 
     def look_again(self) -> None:
-        """Parameters, modules and generators may be others from the next step on."""
+        """Find parameters, modules and generators again: from the next step on they may differ."""
         self._host_random.find()
         self._modules.look_again()
         self._writes.look_again()
 
     def written_by_others(self) -> AbstractContextManager[None]:
-        """Parameters that are written inside, in a step, are not written by its forward."""
+        """Context in which written parameters do not count as written by the forward of a step."""
         return self._writes.written_by_others()
 
     def before_update(self) -> None:
-        """Right before the update is applied: see what the forward has written of parameters."""
+        """Find out, right before the update, which parameters the forward has written."""
         self._writes.before_update()
 
     def updated(self) -> tuple[int, int]:
-        """How many parameters were written since `before_update`, of how many with a gradient."""
+        """Number of parameters written since `before_update`, and number of all with a gradient."""
         return self._writes.updated()
 
     def release(self) -> None:
-        """The step went through: nothing is kept of what was before it."""
+        """Release what was recorded before a step that went through."""
         self._modules.release()
         if self._writes.copies:
             self._writes.copies = []
@@ -127,10 +127,10 @@ class Guard:
         return self._random.moved()
 
     def restore(self) -> tuple[str, ...]:
-        """After a step that did not go through.
+        """Restore the state after a step that did not go through.
 
         Returns:
-            Names of the tensors that it wrote and whose former values nobody has.
+            Names of the tensors that it wrote and whose former values were not kept.
         """
         self._random.restore()
         self._host_random.restore()
@@ -142,10 +142,10 @@ class Guard:
         return lost
 
     def check_loss(self, loss: torch.Tensor) -> float | torch.Tensor:
-        """What to log of ``loss``: its value on the CPU, the detached tensor elsewhere.
+        """Return what to log of ``loss``: its value on the CPU, else the detached tensor.
 
         Raises:
-            NonFiniteError: it is not finite (on an accelerator `check_gradients` says so).
+            NonFiniteError: it is not finite (on an accelerator `check_gradients` raises this).
         """
         if not self._on_cpu:
             self._loss = detached = loss.detach()
@@ -159,10 +159,11 @@ class Guard:
         """Refuse the update if a gradient, or on an accelerator the loss, is not finite.
 
         Args:
-            scaled: a gradient scaler is at work: it looks at the gradients and skips by itself.
+            scaled: whether a gradient scaler is in use, which checks the gradients and skips by
+                itself.
 
         Raises:
-            NonFiniteError: nothing was applied.
+            NonFiniteError: a value is not finite; nothing was applied.
         """
         if self._on_cpu:
             if not scaled:
@@ -183,7 +184,7 @@ class Guard:
             raise NonFiniteError("gradients" if good else "loss", self._worst() if good else value)
 
     def _flag_gradients(self) -> None:
-        """Raise the flag, which is down between steps, if a gradient is not finite."""
+        """Set the flag, which is zero between steps, if a gradient is not finite."""
         gradients = [g for p in self._parameters if (g := p.grad) is not None]
         if self._plain is None:
             self._plain = _alike(gradients)
@@ -202,7 +203,7 @@ class Guard:
             self._flag += flag.to(self._flag.device)
 
     def _worst(self) -> float:
-        """NaN where a gradient has one, else infinity; reads every gradient, once for all."""
+        """NaN if a gradient has one, else infinity; reads every gradient, once for all."""
         dense = (g.coalesce().values() if g.is_sparse else g for g in self._gradients())
         return math.nan if any(bool(g.isnan().any()) for g in dense) else math.inf
 
@@ -210,7 +211,7 @@ class Guard:
         return [g for p in self._parameters if (g := p.grad) is not None]
 
     def _flag_by_one_kernel(self, gradients: list[torch.Tensor]) -> bool:
-        """False if a new branch gave gradients of another kind."""
+        """Check with one kernel; return False if a new branch gave gradients of another kind."""
         try:
             if gradients:
                 _flag_non_finite(gradients, self._flag, self._one)
@@ -220,7 +221,7 @@ class Guard:
 
 
 def _alike(gradients: list[torch.Tensor]) -> bool:
-    """Whether one kernel can look at all of them: dense, real, of one type, on one device."""
+    """Whether one kernel can check all of them: dense, real, of one type, on one device."""
     kinds = {(g.dtype, g.device, g.layout) for g in gradients}
     return len(kinds) <= 1 and all(
         g.layout == torch.strided and not g.is_complex() for g in gradients
@@ -228,7 +229,7 @@ def _alike(gradients: list[torch.Tensor]) -> bool:
 
 
 def _flag_and_one(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """What the kernel raises, and the scale that changes nothing; it takes float32 alone."""
+    """The flag that the kernel sets, and a scale that changes nothing; it takes only float32."""
     flag = torch.zeros(1, device=device, dtype=torch.float32)
     return flag, torch.ones((), device=device, dtype=torch.float32)
 
@@ -237,10 +238,10 @@ def _flag_non_finite(gradients: list[torch.Tensor], flag: torch.Tensor, one: tor
     flag_non_finite(gradients, flag, one)
 
 
-# A copy of what a step changes, so that one that fails in its update can be undone too.
+# A copy of what a step changes, so that a step that fails in its update can be undone too.
 #
-# A guard (`workbench.experiment.loop.guard`) remembers what a forward changes, in every step and at
-# next to no cost. What the update changes is weights and moments, and a copy of them costs memory
+# A guard (`workbench.experiment.loop.guard`) records what a forward changes, in every step and at
+# almost no cost. What the update changes is weights and moments, and a copy of them costs memory
 # and time: it is made for a step that is undone in any case (`rehearsal`), and before one that may
 # run out of memory in the middle of its update.
 
@@ -248,22 +249,23 @@ log = logging.getLogger("workbench")
 
 
 class StateCopy:
-    """A copy, on the CPU, of what a step changes; what lies on a device stays free for the step.
+    """A copy, on the CPU, of what a step changes; the memory of the device stays free for the step.
 
     Args:
-        training: to be restored.
-        gradients: whether those of the step before are copied too; without, they end as None.
+        training: the training that is to be restored.
+        gradients: whether the gradients of the previous step are copied too; if not, they are None
+            afterwards.
     """
 
     def __init__(self, training: Training, *, gradients: bool = True) -> None:
         self._training = training
         optimizer = training.optimizer
-        # one without a shape yet, of a lazy module that was put in, has no values to copy
+        # one without a shape yet, of a lazy module that was inserted, has no values to copy
         self._parameters = [p for p in training.list_parameters() if not is_lazy(p)]
         self._gradients = [
             None if p.grad is None or not gradients else _copy(p.grad) for p in self._parameters
         ]
-        # a layer that the step makes joins a group, and stays where it is
+        # a layer that the step creates joins a group, and stays there
         every = [group["params"] for one in optimizers_in(optimizer) for group in one.param_groups]
         self._objects = ObjectCopy({type(optimizer).__name__: optimizer}, opaque=every)
         found: dict[int, torch.Tensor] = {
@@ -279,7 +281,7 @@ class StateCopy:
 
     @torch.no_grad()
     def restore(self) -> None:
-        """Put everything back, into the same tensors."""
+        """Restore everything, in the same tensors."""
         training = self._training
         for tensor, value in self._values:
             tensor.copy_(value)
@@ -297,10 +299,10 @@ class StateCopy:
 
 
 def copy_at_risk(training: Training, *, switching: bool) -> StateCopy | None:
-    """A copy of the state where the next update may run out of memory half-way.
+    """Return a copy of the state if the next update may run out of memory half-way.
 
-    On a played card any step may. On a GPU it is the first update, which makes the optimizer's
-    state, and those after a change; later ones ask for what was there before.
+    On a simulated GPU any step may. On a GPU it is the first update, which creates the optimizer's
+    state, and those after a change; later ones request what was there before.
     """
     if training.card is None and not (switching and training.device.type == "cuda"):
         return None
@@ -308,7 +310,7 @@ def copy_at_risk(training: Training, *, switching: bool) -> StateCopy | None:
 
 
 def undo(training: Training, kept: StateCopy | None) -> None:
-    """Back to before the step; what was raised in it stays the error that is reported."""
+    """Restore the state before the step; what was raised in it remains the reported error."""
     try:
         lost = training.guard.restore()
         if lost and kept is None:
@@ -330,12 +332,12 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().to("cpu", copy=True)
 
 
-# A step that is computed to be looked at, and then undone.
+# A step that is computed for inspection, and then undone.
 #
-# A run that is over is not begun again because somebody wants to see its graph or its memory: the
+# A run that is over is not begun again because the user wants to see its graph or its memory: the
 # step that would come next is computed with everything in it, the optimizer's update included, and
 # weights, buffers, gradients, optimizer, gradient scaler, random states and the position in the
-# data are put back, and so is what modules keep (`workbench.experiment.state.module_state`) and
+# data are restored, and so is what modules keep (`workbench.experiment.state.module_state`) and
 # what hooks do (`workbench.experiment.state.hook_copy`). Nothing of it is logged.
 
 NOT_APPLIED = (
@@ -345,11 +347,7 @@ NOT_APPLIED = (
 
 
 def rehearse(training: Training) -> None:
-    """Compute the next step for the probes that wait, and leave the training as it was.
-
-    Raises:
-        Exception: whatever the step raises.
-    """
+    """Compute the next step for the probes that wait, and leave the training as it was."""
     outside = RandomState(training.device)
     outside.save()
     try:
@@ -364,9 +362,9 @@ def rehearse(training: Training) -> None:
 
 @contextmanager
 def undone(training: Training) -> Generator[None]:
-    """Steps, modes and a card that are tried inside leave no trace in the training.
+    """Context in which steps, modes and a simulated GPU are tried without a trace in the training.
 
-    Probes that wait go on waiting.
+    Probes that wait continue to wait.
     """
     with training.foreign_steps.apart(), hooks_undone(training), _undone(training):
         yield
@@ -402,9 +400,9 @@ def _undone(training: Training) -> Generator[None]:
 
 @contextmanager
 def forward_undone(training: Training) -> Generator[None]:
-    """What forward, loss and backward change of a model, its loss and hooks is put back.
+    """Restore on exit what forward, loss and backward change in a model, its loss and hooks.
 
-    Weights are not written inside, and gradients are who calls it its own.
+    Weights are not written inside, and gradients are left to the caller.
     """
     loss = None if training.loss.function is None else training.loss.state()
     with hooks_undone(training):
@@ -418,7 +416,7 @@ def forward_undone(training: Training) -> Generator[None]:
 
 
 def noted(record: Record) -> Record:
-    """``record`` with a note that its step was not applied, where it has notes."""
+    """Return ``record`` with a note that its step was not applied, if it has notes."""
     notes: tuple[str, ...] | None = getattr(record, "notes", None)
     if notes is None:
         return record

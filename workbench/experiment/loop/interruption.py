@@ -1,7 +1,7 @@
-"""An exception that comes when the weights of a step have been written already.
+"""An exception that is raised when the weights of a step have already been written.
 
 A hook after the optimizer's step may raise (an average of the weights, a log), or the optimizer in
-the middle of its update. Nothing can be put back then: the step counts as done, its batch is not
+the middle of its update. Nothing can be restored then: the step counts as done, its batch is not
 computed again, and the failure says how far the update went.
 """
 
@@ -18,32 +18,32 @@ if TYPE_CHECKING:
 
 
 class Interruption:
-    """What ended a step behind its update, or in the middle of it.
+    """What ended a step after its update, or in the middle of it.
 
     Args:
         error: what was raised, with its traceback.
-        result: the step's.
-        moved: how many parameters had been written.
-        of: how many have a gradient.
+        result: the result of the step.
+        moved: number of parameters that had been written.
+        of: number of parameters that have a gradient.
     """
 
     def __init__(self, error: BaseException, result: StepResult, moved: int, of: int) -> None:
         self.cause: tuple[BaseException, StepResult] | None = error, result
-        """Until the step is counted: both hold its tensors."""
+        """Kept until the step is counted, as both hold its tensors."""
         self._is_whole = _is_behind_update(error)
         self._moved, self._of = moved, of
 
     def take(self) -> BaseException | None:
-        """What is to be raised once the step has been counted."""
+        """Return what is to be raised once the step has been counted."""
         cause, self.cause = self.cause, None
         return None if cause is None else cause[0]
 
     def told(self, failure: Failure, step: int) -> tuple[Failure, str]:
-        """The failure and the status line, which say how far the step went.
+        """Return the failure and the status line, which say how far the step went.
 
         Args:
-            failure: as that of a step that was not applied.
-            step: its number, counted from 1.
+            failure: the failure as for a step that was not applied.
+            step: number of the step, counted from 1.
         """
         name = failure.title.rpartition(": ")[2]
         if self._is_whole:
@@ -66,7 +66,7 @@ def _is_behind_update(error: BaseException) -> bool:
     """Whether the optimizer's own step had returned.
 
     Torch wraps it in a function that calls hooks before and after it
-    (`torch.optim.Optimizer.profile_hook_step`), and keeps what it returned for them.
+    (`torch.optim.Optimizer.profile_hook_step`), and keeps its result for them.
     """
     tb = error.__traceback__
     while tb is not None:

@@ -1,14 +1,13 @@
-"""What is logged of a step: the loss always, all else on a sample of the steps.
+"""What is logged of a step: the loss always, everything else for a sample of the steps.
 
 Gradient norms, learning rate and throughput cost some 50 us together, as much as a third of a tiny
 model's step. They are logged for the first `ALL_UNTIL` steps, for every `EVERY`-th up to
 `OFTEN_UNTIL` and for every `RARELY`-th from then on: by number, so that equal runs log equal steps.
+``train/accuracy`` covers every sample of the epoch so far
+(`workbench.experiment.loop.epoch_accuracy`); its point at an epoch's last step is that of the whole
+epoch.
 
-``train/accuracy`` is of every sample of the epoch so far
-(`workbench.experiment.loop.epoch_accuracy`); the point of an epoch's last step is the whole
-epoch's.
-
-Gradients are measured after the step, except where they are clipped: then before that.
+Gradients are measured after the step, or before clipping if they are clipped.
 """
 
 from __future__ import annotations
@@ -31,58 +30,58 @@ if TYPE_CHECKING:
     from workbench.modes.precision.scaler import GradientScaler
 
 ALL_UNTIL = 100
-"""The first steps of a training, which are all sampled."""
+"""Number of first steps of a training, which are all sampled."""
 EVERY, OFTEN_UNTIL = 10, 1000
-"""Of the steps after these one in so many, up to this one."""
+"""After these, the interval between sampled steps, and the last step that it applies to."""
 RARELY = 50
-"""Of later steps, one in so many."""
+"""Interval between sampled steps after that."""
 _SPEED_S = 0.5
-"""Throughput is taken at least so often, where steps do not last longer."""
+"""Throughput is measured at least this often, unless a step takes longer."""
 _MEMORY_S = 2.0
-"""Throughput is averaged over about so many seconds."""
+"""Throughput is averaged over about this many seconds."""
 
 
 class Measures:
-    """Logs a step's scalars and keeps the throughput."""
+    """Logs the scalars of a step and tracks the throughput."""
 
     def __init__(self, scalars: ScalarLog) -> None:
         self._scalars = scalars
         self.flow = FlowLog()
         """Gradient norm of every module, over the sampled steps."""
         self.readers: list[Callable[[int], None]] = []
-        """What else is to be logged of a sampled step; called with its number, see `on_sample`."""
+        """Called with the number of a sampled step, to log more of it; see `on_sample`."""
         self.samples_per_s: float | None = None
         self.steps_per_s: float | None = None
         self.accuracy = EpochAccuracy()
-        """Of the epoch under way."""
+        """Accuracy of the epoch in progress."""
         self._logged_at = -1
         self.restart()
 
     def restart(self) -> None:
-        """A stretch of steps begins: time that passed since the last one is not training time."""
+        """Begin a series of steps: the time since the last step is not training time."""
         self._at: float | None = None
         self._steps = 0
         self._samples = 0
 
     def forget_speed(self) -> None:
-        """What comes next is computed by others: the throughput so far says nothing of it."""
+        """Forget the throughput: it says nothing about what others compute next."""
         self.samples_per_s = self.steps_per_s = None
         self.restart()
 
     def leave_out(self, seconds: float) -> None:
-        """So much of the time since the last step was spent on something else."""
+        """Exclude so many seconds since the last step, which were spent on something else."""
         if self._at is not None:
             self._at += seconds
 
     def before_clip(self, training: Training) -> None:
-        """Gradients are about to be clipped: measure them now if the step is to be sampled."""
+        """Before gradients are clipped: measure them if the step is to be sampled."""
         if not training.rehearsing and is_sampled(training.step_count + 1):
             self._measure_gradients(training, training.step_count + 1)
 
     def refused(self, training: Training) -> None:
-        """A step was not applied because something is not finite: its gradients tell where.
+        """Measure the gradients of a step that was refused as not finite: they show where.
 
-        Not where they were clipped since: one that is not finite then has spoilt all others.
+        Not if they have been clipped since: a value that is not finite has then spoilt all others.
         """
         clipped = training.clip_grad_norm is not None
         if not clipped and any(p.grad is not None for p in training.parameters):
@@ -115,7 +114,7 @@ class Measures:
         if not cursor.source.is_fresh:
             labels = labels.clone()
         if training.modeset.compiled and outputs.is_cuda:
-            outputs = outputs.clone()  # a CUDA graph writes the next step's over them
+            outputs = outputs.clone()  # a CUDA graph overwrites them in the next step
         self.accuracy.add(cursor.epoch, reader, outputs, labels)
 
     def log_accuracy(self, step: int) -> None:
@@ -126,12 +125,12 @@ class Measures:
             self._scalars.add("train/accuracy", step, value)
 
     def count(self, num_samples: int) -> None:
-        """A step has gone through that `log` is not told of: for the throughput."""
+        """Count a step that `log` is not called for: for the throughput."""
         self._steps += 1
         self._samples += num_samples
 
     def num_samples(self, result: StepResult) -> int:
-        """Samples in the step's batch."""
+        """Number of samples in the batch of the step."""
         shape = result.logits.shape  # its first entry costs a third of what `len` of a tensor does
         return shape[0] if shape else 1
 
@@ -156,7 +155,7 @@ class Measures:
             reader(step)
 
     def _skipped(self, training: Training) -> None:
-        """Gradients overflowed in the step that has just gone through."""
+        """Log that gradients overflowed in the step that has just gone through."""
         if training.scaler is not None:
             training.scaler.happened_at(training.step_count)
             self._log_scaler(training.scaler, training.step_count)
@@ -169,7 +168,7 @@ class Measures:
         return self.flow.take(training.model, training.parameters, step)
 
     def measure_speed(self, now: float) -> None:
-        """Take the steps since the last time into the throughput; ``now`` is clock time."""
+        """Include the steps since the last call in the throughput; ``now`` is clock time."""
         if self._at is not None and now > self._at:
             seconds = now - self._at
             weight = min(1.0, seconds / _MEMORY_S)
@@ -179,15 +178,18 @@ class Measures:
 
 
 def is_sampled(step: int) -> bool:
-    """Whether all is logged of this step, counted from 1."""
+    """Whether everything is logged of this step, counted from 1."""
     return step <= ALL_UNTIL or step % (EVERY if step <= OFTEN_UNTIL else RARELY) == 0
 
 
 def on_sample(experiment: Experiment, reader: Callable[[int], None]) -> Callable[[], None]:
-    """Call ``reader`` with the number of every step whose details are logged; returns what ends it.
+    """Call ``reader`` with the number of every step whose details are logged.
 
-    It runs on the training thread between two steps: it must be quick, read nothing off the device
-    and raise nothing.
+    It runs on the training thread between two steps: it must be quick, and must neither read from
+    the device nor raise.
+
+    Returns:
+        A function that removes the reader.
     """
     readers = experiment._training.measures.readers  # pyright: ignore[reportPrivateUsage] - the same package
     readers.append(reader)

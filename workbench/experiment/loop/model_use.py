@@ -1,8 +1,8 @@
 """One training at a time for each tensor: two that share one would undo each other's steps.
 
-A cell that is run again makes a second experiment of the same model, while ``Out[n]`` or another
-name keeps the first one, which may still train. Whoever is about to work on a model asks here who
-is at it: what ends soon is waited for, and all else is refused.
+A cell that is run again creates a second experiment with the same model, while ``Out[n]`` or
+another name keeps the first one, which may still train. Code that is about to work on a model
+checks here what else works on it: what ends soon is waited for, and everything else is refused.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ if TYPE_CHECKING:
 _runners: weakref.WeakSet[Runner] = weakref.WeakSet()
 _list = threading.Lock()
 beginning = threading.Lock()
-"""Held by who asks and then is at work itself: of two that begin at once, one is the first."""
+"""Held while a caller checks and then begins its own work: of two that begin at once, one is
+first."""
 
 
 class InUse(NamedTuple):
-    """A piece of work on tensors of ours."""
+    """Work in progress on tensors that are shared with us."""
 
     runner: Runner
     over: threading.Event
     """Set when it has ended."""
     name: str
-    """The first parameter or buffer that is shared."""
+    """Name of the first parameter or buffer that is shared."""
 
     def is_at_work(self) -> bool:
-        """Whether it goes on, and nobody has told it to end."""
+        """Whether it continues, and was not asked to end."""
         return self.runner.active and not self.runner.ending and not self.over.is_set()
 
     def refusal(self, own: str) -> str:
-        """Why the experiment ``own`` does nothing with its model now, in one sentence."""
+        """Why the experiment ``own`` cannot use its model now, in one sentence."""
         other = self.runner.training.name
         return (
             f"{own} cannot use its model now: {other} is training it ({self.name}); pause or stop "
@@ -45,13 +46,13 @@ class InUse(NamedTuple):
 
 
 def register(runner: Runner) -> None:
-    """Count ``runner`` among those that may be at work on a model."""
+    """Add ``runner`` to those that may be working on a model."""
     with _list:
         _runners.add(runner)
 
 
 def others_at_work(runner: Runner) -> list[InUse]:
-    """What others are doing right now with tensors of the training of ``runner``."""
+    """Return the current work of others on tensors of the training of ``runner``."""
     with _list:
         active = [one for one in _runners if one is not runner and one.active]
     if not active:
@@ -67,7 +68,7 @@ def others_at_work(runner: Runner) -> list[InUse]:
 
 
 def _tensors(training: Training) -> dict[int, str]:
-    """Names of what a step writes to, by identity; while the training has them, they are theirs."""
+    """Names of the tensors that a step writes to, by id; valid while the training has them."""
     model = training.model
     found = {
         id(tensor): name for name, tensor in (*model.named_parameters(), *model.named_buffers())

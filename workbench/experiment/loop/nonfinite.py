@@ -1,8 +1,8 @@
 """What can be measured about a loss that is not finite, once the step has been refused.
 
 The batch is computed once more with a hook on every module, from the random state and the buffers
-of the step, to find the first module whose output is not finite. If no output is, the loss itself
-or the backward made it, and that is said.
+of the step, to find the first module whose output is not finite. If there is none, the loss itself
+or the backward produced the value, and this is reported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BY_THE_LOSS = {"loss": "the loss function", "gradients": "backward; every outpu
 
 
 def nan_failure(training: Training, error: NonFiniteError) -> Failure:
-    """The `Failure` of a refused step, with what was measured about it."""
+    """Return the `Failure` of a refused step, with what was measured about it."""
     step = training.step_count + 1
     last = f"those of step {step - 1:,}" if step > 1 else "as they were given"
     return Failure(
@@ -57,7 +57,7 @@ def _facts(training: Training, error: NonFiniteError) -> list[Fact]:
 
 
 def _origin(training: Training) -> str:
-    """Where the first value is that is not finite; ``""`` where no module's output is."""
+    """Location of the first value that is not finite; ``""`` if it is no module's output."""
     batch = training.cursor.take()
     inputs, targets = split(batch)
     if _non_finite(inputs):
@@ -85,7 +85,7 @@ def _first_module(training: Training, inputs: Any) -> str:
         module.register_forward_hook(look(name or type(module).__name__))
         for name, module in training.model.named_modules()
     ]
-    training.detach_modes()  # a hook inside a compiled region would make Dynamo compile it anew
+    training.detach_modes()  # a hook inside a compiled region would make Dynamo compile it again
     try:
         with _undone(training), torch.no_grad(), training.modeset.forward_context():
             logits_of(call(training.model, to_device(inputs, training.device)))
@@ -98,7 +98,7 @@ def _first_module(training: Training, inputs: Any) -> str:
 
 
 def _uncompiled(training: Training) -> str:
-    """Whether the same step is finite without compile, which compilers are known to get wrong."""
+    """Whether the same step is finite without compile, as compilers are known to get this wrong."""
     training.detach_modes()
     try:
         inputs, targets = split(training.cursor.take())
@@ -117,7 +117,7 @@ def _uncompiled(training: Training) -> str:
 
 @contextmanager
 def _undone(training: Training) -> Generator[None]:
-    """The batch leaves no trace as it is computed once more, wherever it was refused."""
+    """Context in which the batch is computed once more without a trace, wherever it was refused."""
     with forward_undone(training):
         try:
             yield

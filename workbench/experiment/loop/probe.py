@@ -1,8 +1,8 @@
-"""Looking at one step that was going to run anyway.
+"""Inspection of one step that was going to run anyway.
 
-A `StepProbe` is asked for with ``experiment.capture(probe)`` and rides along with the next step.
-Steps without a probe take a path that never mentions one. A probe must not change what the step
-computes, and must drop every tensor and node before `finish` returns its record.
+A `StepProbe` is requested with ``experiment.capture(probe)`` and attached to the next step. Steps
+without a probe take a path that never mentions one. A probe must not change what the step computes,
+and must release every tensor and node before `finish` returns its record.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ if TYPE_CHECKING:
 
 
 class StepProbe:
-    """Base of all probes; every hook is a no-op. Called on the training thread, in this order."""
+    """Base class of all probes, with no-op hooks; called on the training thread, in this order."""
 
     kind: ClassVar[str] = ""
     """``graph`` or ``memory``."""
 
     def before_step(self, context: StepContext) -> None:
-        """Before the batch is moved to the device."""
+        """Called before the batch is moved to the device."""
 
     def before_forward(self) -> None:
-        """Modes are applied; forward is next."""
+        """Called after modes are applied, before forward."""
 
     def after_forward(self, loss: torch.Tensor) -> None:
-        """The loss exists, its graph is whole, backward is next."""
+        """Called when the loss exists and its graph is whole, before backward."""
 
     def after_backward(self) -> None:
-        """Gradients exist and are unscaled; the optimizer is next."""
+        """Called when gradients exist and are unscaled, before the optimizer."""
 
     def finish(self) -> Record:
-        """The step is over (also after an exception in it): let go of everything, return it."""
+        """Release everything and return the record, after a step (or an exception in it)."""
         raise NotImplementedError(f"{type(self).__name__} must return its record")
 
 
 class StepContext:
-    """What a probe may look at during its step."""
+    """What a probe may inspect during its step."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class StepContext:
         self.name = name
         """The experiment's name."""
         self.step = step
-        """The step about to run, counting from 1."""
+        """Number of the step about to run, counting from 1."""
         self.model = model
         self.optimizer = optimizer
         self.device = device
@@ -77,13 +77,14 @@ class StepContext:
 
 _LOOK_S = 0.005
 _MOST_STEPS = 2
-"""Steps begun for one capture: the first may be refused by data that cannot be fetched."""
+"""Maximum number of steps begun for one capture: the first may be refused because its data
+cannot be fetched."""
 
 log = logging.getLogger("workbench")
 
 
 class CaptureHandle:
-    """What ``experiment.capture(probe)`` returns."""
+    """Handle that ``experiment.capture(probe)`` returns."""
 
     def __init__(self, run_one_step: Callable[[], bool]) -> None:
         self._run_one_step: Callable[[], bool] | None = run_one_step
@@ -91,18 +92,18 @@ class CaptureHandle:
         self._record: Record | None = None
         self._problem: str = ""
         self.capture_id: str | None = None
-        """Its id in ``experiment.captures`` once it is there."""
+        """Id of the record in ``experiment.captures`` once it is there."""
 
     @property
     def done(self) -> bool:
-        """Whether there is a record, or never will be."""
+        """Whether there is a record, or there will never be one."""
         return self._done.is_set()
 
     def wait(self, timeout: float | None = None) -> Record:
-        """The record of the captured step. Runs one step if nothing trains.
+        """Return the record of the captured step. Runs one step if nothing is training.
 
         Args:
-            timeout: seconds to wait at most.
+            timeout: maximum time to wait, in seconds.
 
         Raises:
             TimeoutError: no step has gone through in ``timeout`` seconds.
@@ -113,7 +114,7 @@ class CaptureHandle:
         while not self._done.wait(_LOOK_S):
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError(f"no step went through in {timeout} s; the capture still waits")
-            # a run that was under way may have ended without another step: look again and again
+            # a run that was in progress may have ended without another step: check repeatedly
             if self._run_one_step is not None:
                 num_started += self._run_one_step()
             if num_started > _MOST_STEPS:
@@ -123,7 +124,7 @@ class CaptureHandle:
         return self._record
 
     def deliver(self, record: Record | None, problem: str = "") -> None:
-        """Give the record, or say why there is none."""
+        """Deliver the record, or the reason why there is none."""
         self._record, self._problem = record, problem
         self._run_one_step = None
         self._done.set()
@@ -141,7 +142,7 @@ class Probing:
         self._problem = ""
 
     def before_step(self, training: Training, batch: Any) -> None:
-        """Hook of the same name; makes the context."""
+        """Hook of the same name; creates the context."""
         self._started = True
         context = StepContext(
             name=training.name,
@@ -167,11 +168,11 @@ class Probing:
         self._call("after_backward")
 
     def step_failed(self) -> None:
-        """The step raised: what the probe still has is kept, what it lacks is no fault of its."""
+        """Record that the step raised: what the probe has is kept, what it lacks is no fault."""
         self._step_failed = True
 
     def finish(self) -> Record | None:
-        """The record, or None when the probe failed or never began."""
+        """Return the record, or None if the probe failed or never began."""
         if not self._started:
             return None
         record: Record | None = None
@@ -182,7 +183,7 @@ class Probing:
         return None if self._problem else record
 
     def deliver(self, record: Record | None, capture_id: str | None = None) -> None:
-        """Hand the record, or why there is none, to everybody who waits for it."""
+        """Deliver the record, or the reason why there is none, to all who wait for it."""
         problem = self._problem or "the step failed before it began: nothing was captured"
         for handle in self.handles:
             handle.capture_id = capture_id

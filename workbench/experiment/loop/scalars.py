@@ -1,9 +1,9 @@
-"""The scalar log: values go in on the training thread, and are read somewhere else.
+"""The scalar log: values are added on the training thread, and read on other threads.
 
 `ScalarLog.add` appends to a queue and does nothing more, so a device scalar costs no
 synchronisation where it is logged. `ScalarLog.flush` (ten times a second, on the pulse thread)
 stacks the device scalars that wait, reads them in one transfer per device, extends the history and
-hands the batch to the sinks.
+passes the batch to the sinks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ Series = tuple[str, npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[
 
 Sink = Callable[[list[Series]], None]
 Flush = Callable[[], bool]
-"""Waits until all that a sink was given is where it goes; False when that takes too long."""
+"""Waits until all that a sink was given has reached its destination; returns False if that takes
+too long."""
 
 log = logging.getLogger("workbench")
 
@@ -53,18 +54,19 @@ class ScalarLog:
         self._sinks: list[Sink] = []
         self._flushes: dict[Sink, Flush] = {}
         self._flushing = threading.RLock()
-        """Held until the sinks have a batch: they get all in order. A sink may flush itself."""
+        """Held until the sinks have a batch, so that they get all batches in order. A sink may
+        flush itself."""
 
     def add(self, name: str, step: int, value: float | torch.Tensor) -> None:
         """Log ``value``: a number, or a detached scalar tensor that is read at the next flush."""
         self._pending.append((name, step, value, time.time()))
 
     def add_sink(self, sink: Sink, flush: Flush | None = None) -> Callable[[], None]:
-        """Call ``sink`` with every flushed batch from now on; returns what removes it again.
+        """Call ``sink`` with every flushed batch from now on; return a function that removes it.
 
         Args:
-            sink: takes what was logged.
-            flush: for a sink that keeps it first: waits until it has passed all on.
+            sink: receives what was logged.
+            flush: for a sink that buffers: waits until it has passed everything on.
         """
         self._sinks.append(sink)
         if flush is not None:
@@ -78,7 +80,7 @@ class ScalarLog:
         return remove
 
     def flush(self) -> int:
-        """Read what waits, keep it and hand it on; the number of points. From any thread."""
+        """Read, store and pass on what waits; return the number of points. Safe on any thread."""
         with self._flushing:
             points = [self._pending.popleft() for _ in range(len(self._pending))]
             if not points:
@@ -88,19 +90,20 @@ class ScalarLog:
                 try:
                     sink(batch)
                 except Exception:
-                    # a sink is somebody's subscriber: its fault must not end the pulse or the run
+                    # a sink may be a subscriber of the user's: its fault must not end the pulse or
+                    # the run
                     log.exception("a scalar sink failed")
             return len(points)
 
     def flush_sinks(self) -> bool:
-        """`flush`, then wait until sinks have passed all on; False where one takes too long."""
+        """Call `flush`, then wait until sinks have passed all on; False if one takes too long."""
         self.flush()
         done = [flush() for flush in tuple(self._flushes.values())]
         return all(done)
 
     def _store(self, points: list[tuple[str, int, float | torch.Tensor, float]]) -> list[Series]:
-        # by columns: a loop over the points would hold the interpreter's lock, and with it the
-        # training, for a microsecond each
+        # by columns: a loop over the points would hold the interpreter's lock, and so the training,
+        # for a microsecond per point
         names, steps, values, times = zip(*points, strict=True)
         at = np.array(steps, dtype=np.int64)
         numbers = np.array(_read(values), dtype=np.float64)
@@ -129,7 +132,7 @@ class ScalarLog:
         return list(column.values[-count:]) if column is not None else []
 
     def history(self) -> Metrics:
-        """Every name's points as arrays, read when asked for."""
+        """Points of every name as arrays, read on access."""
         return Metrics(self)
 
 
@@ -161,7 +164,7 @@ class Metrics(Mapping[str, dict[str, npt.NDArray[Any]]]):
 
 
 def _rows_by_name(names: tuple[str, ...]) -> Mapping[str, slice | npt.NDArray[np.intp]]:
-    """Which rows each name has."""
+    """Rows of each name."""
     if len(set(names)) == 1:
         return {names[0]: slice(None)}
     found: dict[str, list[int]] = {}

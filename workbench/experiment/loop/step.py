@@ -1,6 +1,6 @@
 """One training step, from top to bottom.
 
-The three parts are apart so that a step with probes (`probed_step`) is made of the very same ones.
+The three parts are separate so that a step with probes (`probed_step`) consists of the same ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NAMED = {
 
 
 class StepResult:
-    """What a step leaves behind. It lives until the step is logged; nothing may keep it longer."""
+    """Result of a step. It exists until the step is logged; nothing may keep it longer."""
 
     __slots__ = ("applied", "gradient_norm", "logits", "loss", "targets")
 
@@ -39,14 +39,14 @@ class StepResult:
         targets: Any,
     ) -> None:
         self.loss = loss
-        """A float on the CPU, a detached scalar elsewhere."""
+        """A float on the CPU, a detached scalar on other devices."""
         self.logits = logits
-        """As the model returned them: to be looked at, not to be kept, for they have a graph."""
+        """As the model returned them: to be read, but not kept, because they have a graph."""
         self.targets = targets
         self.gradient_norm: torch.Tensor | None = None
-        """Before clipping; None where nothing is clipped."""
+        """Norm before clipping; None if nothing is clipped."""
         self.applied = True
-        """False where a gradient scaler skipped the update."""
+        """False if a gradient scaler skipped the update."""
 
 
 def train_step(training: Training, batch: Any) -> StepResult:
@@ -66,7 +66,7 @@ def train_step(training: Training, batch: Any) -> StepResult:
 
 
 def probed_step(training: Training, batch: Any, probes: Sequence[Probing]) -> StepResult:
-    """`train_step` with probes riding along."""
+    """`train_step` with probes attached."""
     for probe in probes:
         probe.before_step(training, batch)
     inputs, targets = split(batch)
@@ -89,9 +89,9 @@ def probed_step(training: Training, batch: Any, probes: Sequence[Probing]) -> St
 def forward(
     training: Training, model: torch.nn.Module, inputs: Any, targets: Any
 ) -> tuple[torch.Tensor, Any, torch.Tensor]:
-    """Logits of ``model``, labels and loss, under the modes' contexts and nothing else.
+    """Compute logits of ``model``, labels and loss, under the modes' contexts and nothing else.
 
-    Logits and labels are as the loss was given them: it may write into both.
+    Logits and labels are as they were passed to the loss, which may write to both.
     """
     clear_gradients(training.optimizer, training.parameters)
     with training.forward_context():
@@ -117,7 +117,7 @@ def forward(
 
 
 def backward(training: Training, loss: torch.Tensor) -> float | torch.Tensor:
-    """Gradients, unscaled; gives what is to be logged of the loss."""
+    """Compute the gradients, unscaled; return what is to be logged of the loss."""
     value = training.guard.check_loss(loss)
     training.modeset.backward(loss)
     training.modeset.before_clip(training.optimizer)
@@ -127,9 +127,9 @@ def backward(training: Training, loss: torch.Tensor) -> float | torch.Tensor:
 
 
 def update(training: Training, result: StepResult) -> None:
-    """Clip, check, apply; ``result`` is told the gradient norm and whether it applied.
+    """Clip, check and apply; sets in ``result`` the gradient norm and whether it applied.
 
-    What is raised once weights have been written is kept too, in ``training.interrupted``.
+    What is raised after weights have been written is also kept, in ``training.interrupted``.
 
     Raises:
         ChangedInStepError: another thread changed a module's mode in the meantime.
@@ -157,9 +157,9 @@ def update(training: Training, result: StepResult) -> None:
 def clear_gradients(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter]) -> None:
     """Set the gradient of every parameter to None, as ``zero_grad()`` does.
 
-    ``zero_grad`` opens a range for profilers, which costs 5 of its 6 us; so it is called only where
-    an optimizer has one of its own. What the optimizer does not hold is cleared too: gradients of
-    a step are those of its batch.
+    ``zero_grad`` opens a range for profilers, which costs 5 of its 6 us; so it is called only if an
+    optimizer has its own. Parameters that the optimizer does not hold are cleared too: the
+    gradients of a step are those of its batch.
     """
     if type(optimizer).zero_grad is not torch.optim.Optimizer.zero_grad:
         optimizer.zero_grad()
@@ -171,10 +171,10 @@ def clear_gradients(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Pa
 
 
 def _of_another_type(parameters: Sequence[nn.Parameter], inputs: Any, said: str) -> str:
-    """What a user can do where a forward raised and its inputs are not what its weights are.
+    """What the user can do if a forward raised and its inputs have another type than its weights.
 
-    Only where torch ``said`` that it is about that type: a model may convert its inputs and then
-    fail of something else. Indices of an embedding are to be whole numbers, and torch says so.
+    Only if torch ``said`` that the error is about that type: a model may convert its inputs and
+    then fail for another reason. Indices of an embedding have to be integers, and torch says so.
     """
     wanted = {p.dtype for p in parameters if p.is_floating_point()}
     for tensor in tensors_in(inputs):
@@ -199,7 +199,7 @@ def _of_another_type(parameters: Sequence[nn.Parameter], inputs: Any, said: str)
 def call(model: torch.nn.Module, inputs: Any) -> Any:
     """Call a model with a batch's inputs: a mapping by name, a tuple or list by position.
 
-    A named tuple is one input, as a `PackedSequence` is.
+    A named tuple is one input, for example a `PackedSequence`.
     """
     if isinstance(inputs, torch.Tensor):
         return model(inputs)

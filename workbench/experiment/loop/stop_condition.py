@@ -11,22 +11,22 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Plan:
-    """Where a run ends: at a number of steps or of epochs, counted from the very first."""
+    """The end of a run: a number of steps or of epochs, counted from the very first."""
 
     until_step: int | None = None
     until_epoch: int | None = None
     halt_at: int | None = None
-    """Pause once so many steps are done (single-stepping)."""
+    """Pause once this many steps are done (single-stepping)."""
     from_epoch: int | None = None
-    """Epochs that were completed when the run began; None where nobody knows."""
+    """Number of epochs completed when the run began; None if unknown."""
 
     def reached(self, training: Training) -> bool:
-        """Whether the run is over. Single steps asked for past its end make it longer."""
+        """Whether the run is over. Single steps that are requested past its end extend it."""
         if self.until_step is not None:
             over = training.step_count >= self.until_step
         else:
             over = self.until_epoch is not None and training.cursor.epoch >= self.until_epoch
-        halt_at = self.halt_at  # once: another thread may take it away
+        halt_at = self.halt_at  # once: another thread may clear it
         if over and halt_at is not None and training.step_count < halt_at:
             if self.until_step is not None:
                 self.until_step = halt_at
@@ -36,19 +36,20 @@ class Plan:
         return over
 
     def set_epochs(self, epochs: int, current: int) -> None:
-        """End so many epochs after the run began, but not before the end of the one under way.
+        """End this many epochs after the run began, but not before the epoch in progress ends.
 
         Args:
-            epochs: how many the run is to have.
-            current: how many have been completed, from the very first.
+            epochs: number of epochs that the run is to have.
+            current: number of epochs completed, from the very first.
         """
         if self.until_epoch is not None and self.from_epoch is not None:
             self.until_epoch = max(self.from_epoch + epochs, current + 1)
 
     def length(self, training: Training) -> tuple[int, int, int]:
-        """(steps, epochs, batches) from the very first to its end; 0 steps and batches: not known.
+        """Return (steps, epochs, batches) up to the end; 0 steps and batches if unknown.
 
-        Batches are those of its epochs, also what a model that refuses a batch of one leaves out.
+        All are counted from the very first. Batches include those that are left out for a model
+        that refuses a batch of one.
         """
         steps, cursor = self.total_steps(training), training.cursor
         epochs, per_epoch = self.until_epoch, cursor.steps_per_epoch

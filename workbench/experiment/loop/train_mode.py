@@ -1,17 +1,17 @@
 """Train and eval mode of a model that an experiment trains.
 
-A step is computed in train mode, but for the modules that their author keeps in eval mode: those
-that were in eval mode when the experiment took the model, and those that a cell puts there while
-the experiment is paused. A model that a cell put into eval mode as a whole (``exp.model.eval()``,
-to look at a prediction) is put back: that was for the prediction. What a cell changes while steps
-are computed is put back too: the step under way is computed anew if it is in the middle of one, so
-that no step is computed partly in eval mode. What the model's own forward sets is none of that: it
-stays, and no step is computed twice for it (`workbench.experiment.state.module_watch` tells the two
-apart).
+A step is computed in train mode, except for the modules that the user keeps in eval mode: those
+that were in eval mode when the experiment took the model, and those that a cell sets to eval mode
+while the experiment is paused. A model that a cell set to eval mode as a whole
+(``exp.model.eval()``, to look at a prediction) is set back: that was for the prediction. What a
+cell changes while steps are computed is set back too: the step in progress is computed again if the
+change comes in the middle of one, so that no step is computed partly in eval mode. What the model's
+own forward sets is a different case: it stays, and no step is computed twice for it
+(`workbench.experiment.state.module_watch` distinguishes the two).
 
 Modes are set by `torch.nn.Module.train` and ``eval``, never by writing flags: a layer may do more
 there (LoRA merges its weights). An optimizer that has ``train`` and ``eval`` of its own
-(schedule-free ones) goes along.
+(schedule-free ones) is switched as well.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _WAYS = "exp.predict(x) and exp.evaluate(data) set eval mode and train mode by t
 
 
 class ChangedInStepError(Exception):
-    """Another thread changed a module's mode in the course of a step, which was not applied."""
+    """Another thread changed a module's mode during a step, which was not applied."""
 
 
 class TrainMode:
-    """Which modules of one model train in train mode.
+    """Tracks which modules of one model train in train mode.
 
     Args:
-        model: as it was given. If it is in eval mode as a whole, all of it is to train.
+        model: the model as it was passed. If it is in eval mode as a whole, all of it is to train.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -47,20 +47,20 @@ class TrainMode:
         self._modules = list(model.modules())
         self.watch = ModuleWatch()
         self._kept = _exceptions(model) if model.training else {}
-        """Modes that their author has chosen, in the order of `torch.nn.Module.modules`."""
+        """Modes that the user has chosen, in the order of `torch.nn.Module.modules`."""
         self._flags = [module.training for module in self._modules]
-        """As the last step left them, or `set`."""
+        """Modes as the last step, or `set`, left them."""
         self._has_begun = False
 
     @property
     def kept_in_eval(self) -> list[nn.Module]:
-        """Modules that train in eval mode, as their author has chosen."""
+        """Modules that train in eval mode, as the user has chosen."""
         return [module for module, mode in self._kept.items() if not mode]
 
     def begin(self, optimizer: torch.optim.Optimizer) -> str:
-        """Set train mode, before the first step of a stretch; a note on what that changed.
+        """Set train mode before the first step of a series; return a note on what that changed.
 
-        In the middle of an epoch modules are in the modes in which the step before left them: a
+        In the middle of an epoch, modules are in the modes in which the previous step left them: a
         plain loop calls ``train`` where an epoch begins.
         """
         if [*map(id, self._modules)] != [id(module) for module in self._model.modules()]:
@@ -92,11 +92,11 @@ class TrainMode:
         _call(optimizer, "train")
 
     def is_changed(self) -> bool:
-        """Whether any module is in another mode than `set` left it in; some 25 ns a module."""
+        """Whether any module is in another mode than `set` left it in; about 25 ns per module."""
         return [*map(_MODE, self._modules)] != self._flags
 
     def put_back(self, optimizer: torch.optim.Optimizer) -> str:
-        """Undo what was changed while steps were computed; a note that says so."""
+        """Undo what was changed while steps were computed; return a note that says so."""
         whole = not self._model.training
         names = self._names(self._changed())
         self.restore()
@@ -109,23 +109,23 @@ class TrainMode:
         )
 
     def restore(self) -> None:
-        """Each module in the mode in which the step before left it, or `set`."""
-        for module, mode in zip(self._modules, self._flags, strict=True):  # who holds it is first
+        """Set each module to the mode in which the previous step, or `set`, left it."""
+        for module, mode in zip(self._modules, self._flags, strict=True):  # holders come first
             if module.training is not mode:
                 module.train(mode)
 
     def hold(self) -> None:
-        """Refuse a step in whose course another thread changed modes; a forward may change its own.
+        """Refuse a step during which another thread changed modes; a forward may change its own.
 
         Raises:
-            ChangedInStepError: they were changed; nothing has been updated.
+            ChangedInStepError: modes were changed; nothing has been updated.
         """
         if self.watch.set_by_another:
             raise ChangedInStepError
         self._flags = [*map(_MODE, self._modules)]
 
     def state(self) -> dict[str, Any]:
-        """The modes of all modules now, and what was chosen, by name: for a copy of the model."""
+        """Return the modes of all modules, and those chosen, by name: for a copy of the model."""
         named = {module: name for name, module in self._model.named_modules()}
         return {
             "modes": {name: module.training for module, name in named.items()},
@@ -134,12 +134,12 @@ class TrainMode:
         }
 
     def load_state(self, state: dict[str, Any], optimizer: torch.optim.Optimizer) -> None:
-        """Be as the model was whose `state` this is; modules that it did not have stay."""
+        """Restore the `state` of another model; modules that it did not have are left alone."""
         self._modules = list(self._model.modules())
         modules = dict(self._model.named_modules())
         kept: dict[str, bool] = state["kept"]
         self._kept = {modules[name]: mode for name, mode in kept.items() if name in modules}
-        for name, module in modules.items():  # who holds it is first
+        for name, module in modules.items():  # holders come first
             mode = state["modes"].get(name, module.training)
             if module.training is not mode:
                 module.train(mode)
@@ -151,7 +151,7 @@ class TrainMode:
 
     @contextmanager
     def evaluating(self, optimizer: torch.optim.Optimizer) -> Generator[None]:
-        """Eval mode, for the model and an optimizer that has one; then train mode again."""
+        """Context in eval mode, for the model and an optimizer that has one; then train mode."""
         try:
             self._model.eval()
             _call(optimizer, "eval")
@@ -161,9 +161,9 @@ class TrainMode:
 
     @contextmanager
     def looking(self, optimizer: torch.optim.Optimizer) -> Generator[None]:
-        """`evaluating` for a cell; then each module is in the mode in which it was found.
+        """`evaluating` for a cell; afterwards each module is in the mode in which it was found.
 
-        What a cell has set before is still its word, to be followed or put back and reported.
+        What a cell has set before still stands, to be adopted, or set back and reported.
         """
         found = [(module, module.training) for module in self._model.modules()]
         try:
@@ -186,10 +186,10 @@ class TrainMode:
         ]
 
     def _follow(self, changed: list[nn.Module]) -> str:
-        """A cell has changed modules while nothing was computed: that is its author's word.
+        """Adopt what a cell has changed while nothing was computed: the user chose it.
 
-        But not where ``train`` was called on the whole model, as after a look in eval mode: what
-        was kept in eval mode before is so still.
+        But not if ``train`` was called on the whole model, as after a look at it in eval mode: what
+        was kept in eval mode before is still kept so.
         """
         if all(module.training for module in self._modules):
             return (
@@ -209,7 +209,7 @@ class TrainMode:
         return f"{' and '.join(said)} from now on, as a cell has set it"
 
     def find_modules(self) -> None:
-        """Modules were exchanged or added: the new ones come with the modes that they have."""
+        """Find modules that were exchanged or added: new ones come with the modes they have."""
         known = dict(zip(map(id, self._modules), self._flags, strict=True))
         self._modules = list(self._model.modules())
         if self._model.training:
@@ -242,7 +242,7 @@ def _exceptions(model: nn.Module) -> dict[nn.Module, bool]:
 
 
 def _look_below(holder: nn.Module, seen: set[nn.Module], found: dict[nn.Module, bool]) -> None:
-    # no function in a function: one that calls itself is a cycle, which keeps the model alive
+    # not a nested function: one that calls itself is a cycle, which keeps the model alive
     for child in holder.children():
         if child in seen:
             continue

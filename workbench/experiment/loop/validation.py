@@ -1,8 +1,8 @@
 """Validation: loss, accuracy and confusion matrix over a whole data source.
 
-The loss is that of the whole set, however it is cut into batches: what a mean divides by is known
-for torch's own losses (`workbench.experiment.recipe.loss_kinds`), so their batches add up to it.
-For a function of the user's own nothing of the kind is known
+The loss is that of the whole set, however it is divided into batches: what a mean divides by is
+known for torch's own losses (`workbench.experiment.recipe.loss_kinds`), so their batches add up to
+it. For a function of the user's own nothing of the kind is known
 (`workbench.experiment.recipe.whole_set_loss`).
 """
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from workbench.experiment.training import Training
 
 MAX_CLASSES = 1000
-"""No confusion matrix past this: nobody could read it."""
+"""Maximum number of classes for a confusion matrix: a larger one would not be readable."""
 _NOTHING = nullcontext()
 
 
 @dataclass(frozen=True)
 class Validation:
-    """What one pass over the validation data found."""
+    """Result of one pass over the validation data."""
 
     loss: float
-    """Of the whole set."""
+    """Loss of the whole set."""
     accuracy: float | None
     confusion: torch.Tensor | None
     """``[classes, classes]`` int64 on CPU, rows = true class."""
@@ -47,11 +47,11 @@ class Validation:
 def validate(training: Training, source: DataSource) -> Validation:
     """Evaluate the model in eval mode, without gradients, under the training's modes.
 
-    Train mode comes back afterwards, whatever was raised (`workbench.experiment.loop.train_mode`).
+    Train mode is restored afterwards, whatever was raised (`workbench.experiment.loop.train_mode`).
 
     Raises:
         DataError: the source gave no batch.
-        Exception: whatever the user's code raised; the flags are put back all the same.
+        Exception: whatever the user's code raised; the flags are restored all the same.
     """
     with training.train_mode.evaluating(training.optimizer):
         return found_over(training, source)
@@ -59,7 +59,7 @@ def validate(training: Training, source: DataSource) -> Validation:
 
 @torch.no_grad()
 def found_over(training: Training, source: DataSource) -> Validation:
-    """`validate` in the modes in which modules are."""
+    """`validate` in the current train or eval modes of the modules."""
     tally = Tally(training)
     for batch in source.batches(0):
         card = training.card
@@ -71,10 +71,11 @@ def found_over(training: Training, source: DataSource) -> Validation:
 
 
 def validated(training: Training, source: DataSource) -> Validation:
-    """`validate` as the end of an epoch does it: logged, timed apart.
+    """`validate` at the end of an epoch: logged, and timed separately.
 
-    What it draws must not change the training, and is put back; unless the order of samples is a
-    loader's own: then random numbers are a plain loop's, which draws for both in turn.
+    What it draws must not change the training, so random states are restored; unless the order of
+    samples is a loader's own: then random numbers are those of a plain loop, which draws for both
+    in turn.
 
     Raises:
         Exception: as `validate`; ``training.validating`` then stays true until one goes through.
@@ -98,7 +99,7 @@ def validated(training: Training, source: DataSource) -> Validation:
 
 @computing
 def evaluate(training: Training, batch: Any, tally: Tally) -> None:
-    """Add one batch to what was found so far."""
+    """Evaluate one batch and add it to the results so far."""
     inputs, targets = split(batch)
     inputs, targets = (to_device(part, training.device) for part in (inputs, targets))
     loss_of = training.loss
@@ -121,7 +122,7 @@ class Tally:
     """Sums on the device over the batches of a source; reads them once at the end.
 
     Args:
-        training: whose loss and whose device it is.
+        training: the training whose loss and device are used.
     """
 
     def __init__(self, training: Training) -> None:
@@ -134,7 +135,7 @@ class Tally:
         self._right = torch.zeros((), device=device, dtype=torch.int64)
         self._answers = torch.zeros((), device=device, dtype=torch.int64)
         self._beyond = torch.zeros((), device=device, dtype=torch.int64)
-        """How often labels were no column of the outputs, which are no scores of them then."""
+        """How often labels were not a column of the outputs, which then are not scores of them."""
         self._confusion: torch.Tensor | None = None
         self._whole = WholeSet(training)
         """For a loss that is not known to add up."""
@@ -144,12 +145,12 @@ class Tally:
         return self._loss_of.known
 
     def begin_batch(self) -> None:
-        """Right before the loss of a batch is computed."""
+        """Called right before the loss of a batch is computed."""
         if not self._known.per:
             self._whole.before_batch()
 
     def end_batch(self) -> None:
-        """Right after that."""
+        """Called right after that."""
         if not self._known.per:
             self._whole.after_batch()
 
@@ -183,7 +184,7 @@ class Tally:
         weight = torch.as_tensor(
             count if divisor is None else divisor, device=self._loss.device, dtype=self._loss.dtype
         )
-        # a mean over no label is nan, and stands for nothing
+        # a mean over no label is nan, and counts for nothing
         self._loss += torch.where(weight > 0, loss.to(self._loss.dtype) * weight, 0.0)
         self._divisor += weight
 
@@ -206,12 +207,12 @@ class Tally:
         largest: Callable[[int], int],
         gathered: Callable[[Any], list[Any]],
     ) -> None:
-        """Make it the tally of all processes that count.
+        """Combine the tallies of all processes that count.
 
         Args:
-            summed: gives the sum of a tensor over all of them; every one calls it.
-            largest: gives the largest of a number; every one calls it.
-            gathered: gives what each of them has; every one calls it.
+            summed: returns the sum of a tensor over all of them; every process calls it.
+            largest: returns the largest of a number over them; every process calls it.
+            gathered: returns what each of them has; every process calls it.
         """
         counted_cells = largest(0 if self._confusion is None else len(self._confusion))
         if counted_cells and self._confusion is None:
@@ -228,14 +229,14 @@ class Tally:
         self._answers, self.num_samples = summed(self._answers), int(summed(samples))
 
     def result(self) -> Validation:
-        """Read the sums off the device."""
+        """Return the result; reads the sums from the device."""
         divisor = float(self._divisor)
         loss = float(self._loss) / divisor if divisor else math.nan
         if not self._known.per and (whole := self._whole.loss()) is not None:
             loss = whole
         answers = self._loss_of.answers
         if self._loss_of.scope.takes_scores is False or int(self._beyond):
-            answers.read_nothing()  # as the look at the whole set has shown, or the labels
+            answers.read_nothing()  # as the labels, or the check of the whole set, have shown
         if not answers.reads or self._whole.hides_accuracy:
             return Validation(loss, None, None)
         count, confusion = int(self._answers), self._confusion

@@ -15,7 +15,7 @@ MAX_BYTES = 64 * 2**20
 
 
 class CaptureStore:
-    """Records by id. The oldest are let go of past `MAX_CAPTURES` or `MAX_BYTES`."""
+    """Records by id. The oldest are dropped past `MAX_CAPTURES` or `MAX_BYTES`."""
 
     def __init__(self) -> None:
         self._held: dict[str, tuple[CaptureInfo, Record]] = {}
@@ -30,7 +30,7 @@ class CaptureStore:
         *,
         against_step: int | None = None,
     ) -> str:
-        """Keep ``record``; returns its id."""
+        """Keep ``record`` and return its id."""
         info = CaptureInfo(
             id=uuid.uuid4().hex[:12],
             kind=kind,
@@ -46,7 +46,7 @@ class CaptureStore:
         return info.id
 
     def replace(self, capture_id: str, record: Record) -> None:
-        """Hold ``record`` under an id that is known; one that was let go of stays so."""
+        """Keep ``record`` under an id that is known; one whose record was dropped stays so."""
         num_bytes = len(record.to_bytes())
         with self._lock:
             held = self._held.get(capture_id)
@@ -54,16 +54,16 @@ class CaptureStore:
                 self._held[capture_id] = (replace(held[0], num_bytes=num_bytes), record)
 
     def infos(self) -> tuple[CaptureInfo, ...]:
-        """What is held, newest first."""
+        """Information about the records that are held, newest first."""
         with self._lock:
             return tuple(info for info, _ in reversed(self._held.values()))
 
     def get(self, capture_id: str) -> Record:
-        """The record called ``capture_id``.
+        """Return the record called ``capture_id``.
 
         Raises:
-            KeyError: it is not held (any more); the message lists what is. The id is empty where
-                a failure has no record.
+            KeyError: it is not held (any more); the message lists what is. The id is empty if a
+                failure has no record.
         """
         if not capture_id:
             raise KeyError("this failure has no record: the step was not recorded")

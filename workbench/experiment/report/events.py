@@ -1,8 +1,8 @@
-"""What an experiment tells the world. It imports no subscriber.
+"""The events that an experiment emits. It imports no subscriber.
 
-Events are small frozen objects handed synchronously, on the training thread, to every observer. An
-observer must return at once and must never read a device tensor: scalars arrive as tensors and are
-read by `ScalarLog.flush`, off the training thread.
+Events are small frozen objects that are passed synchronously, on the training thread, to every
+observer. An observer must return at once and must never read a device tensor: scalars arrive as
+tensors and are read by `ScalarLog.flush`, off the training thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Event:
     """Base of all events."""
 
     step: int
-    """Optimizer steps completed when it happened."""
+    """Number of optimizer steps completed when it happened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +30,15 @@ class RunStarted(Event):
     """A run began or was resumed after a stop."""
 
     found: bool = False
-    """Whether its steps are being computed elsewhere already: it was taken up (`wb.attach`)."""
+    """Whether other processes are already computing its steps: it was attached to (`wb.attach`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepDone(Event):
-    """A step was applied. Emitted only to observers that ask for every step."""
+    """A step was applied. Emitted only to observers that request every step."""
 
     loss: torch.Tensor
-    """Detached scalar on the training device, on a CPU float64; do not read it here."""
+    """Detached scalar on the training device, float64 on a CPU; do not read it here."""
     seconds: float
     num_samples: int
 
@@ -76,12 +76,12 @@ class LearningRateChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRemoved(Event):
-    """The schedule was taken away: the learning rate stays as it is."""
+    """The schedule was removed: the learning rate stays as it is."""
 
     name: str
-    """Class of the scheduler."""
+    """Class name of the scheduler."""
     value: float
-    """The rate of the first group."""
+    """The learning rate of the first parameter group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Captured(Event):
 
 @dataclass(frozen=True, slots=True)
 class Closed(Event):
-    """`Experiment.close` was called: it trains no more and belongs in no panel."""
+    """`Experiment.close` was called: it no longer trains and belongs in no panel."""
 
 
 Observer = Callable[[Event], None]

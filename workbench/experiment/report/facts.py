@@ -1,4 +1,4 @@
-"""What will run, in a few labelled lines; and what ``run.json`` says of a run."""
+"""Description of what will run, in a few labelled lines; and the content of ``run.json``."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def facts(training: Training, model: str, memory: str) -> tuple[Fact, ...]:
 
 
 def amount(count: int) -> str:
-    """``8.88 M``; three digits."""
+    """``8.88 M``: a count in three digits."""
     for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
         if count >= size:
             return f"{count / size:.3g} {unit}"
@@ -60,7 +60,7 @@ def amount(count: int) -> str:
 
 
 def run_facts(runner: Runner, created_at: float) -> dict[str, Any]:
-    """The content of ``run.json``; the experiment was made at ``created_at``, Unix time."""
+    """Return the content of ``run.json``; ``created_at``: creation of the experiment, Unix time."""
     training = runner.training
     return {
         "name": training.name,
@@ -81,7 +81,7 @@ def run_facts(runner: Runner, created_at: float) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """What it ran with."""
+    """Versions of the software that it ran with."""
     return {
         "python": platform.python_version(),
         "torch": str(torch.__version__),
@@ -90,7 +90,7 @@ def versions() -> dict[str, str]:
 
 
 def cells() -> list[str]:
-    """Sources of the notebook cells run so far in this kernel, the newest where there are many."""
+    """Sources of the notebook cells run so far in this kernel, the newest if there are many."""
     here = shell()
     found = [] if here is None else [str(cell) for cell in here.user_ns.get("In", [])[1:]]
     kept: list[str] = []

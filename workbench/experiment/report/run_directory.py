@@ -1,7 +1,7 @@
 """The run directory: a unique folder with a ``run.json`` that is never half written.
 
 A disk that cannot be written to never stops a training: the folder then says why in one sentence
-(`RunFolder.problem`) and everything else goes on.
+(`RunFolder.problem`) and everything else continues.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ class RunFolder:
 
     @classmethod
     def existing(cls, path: Path) -> RunFolder:
-        """The directory of a run that was begun before."""
+        """Return the existing directory of a run."""
         self = cls.__new__(cls)
         self.path, self.problem, self._writing = path, "", threading.Lock()
         return self
 
     def read(self) -> dict[str, Any]:
-        """What ``run.json`` says.
+        """Return the content of ``run.json``.
 
         Raises:
             FileNotFoundError: there is none.
-            ValueError: it is none that this version wrote.
+            ValueError: it is not one that this version wrote.
         """
         try:
             facts = json.loads(read_regular(self.path / "run.json", _MOST_BYTES))
@@ -76,7 +76,7 @@ class RunFolder:
         return cast("dict[str, Any]", facts)
 
     def write(self, facts: Mapping[str, Any]) -> bool:
-        """Replace ``run.json`` in one piece; False, and `problem` says why, if it could not be."""
+        """Replace ``run.json`` atomically; False, and `problem` says why, if it could not be."""
         with self._writing:
             return self._write(facts)
 
@@ -92,7 +92,7 @@ class RunFolder:
         return True
 
     def tell_abandoned(self) -> None:
-        """Say of a run of this process that was paused that nobody can resume it."""
+        """Record that a paused run of this process has stopped, as it can no longer be resumed."""
         try:
             facts = self.read()
         except (OSError, ValueError):
@@ -114,7 +114,7 @@ def remove_if_empty(path: Path) -> None:
 
 
 def slug(name: str) -> str:
-    """``name`` as a folder name every file system takes."""
+    """``name`` as a folder name that every file system accepts."""
     safe = re.sub(r"[^\w.\-]+", "-", name).strip("-.")[:80]
     return safe or "run"
 
@@ -142,20 +142,20 @@ def _sentence(path: Path, error: OSError) -> str:
     )
 
 
-# When ``run.json`` of an experiment is written: what it says changed, and not too often.
+# ``run.json`` of an experiment is written if its content has changed, and not too often.
 
 _EVERY_S = 1.0
-"""At least so long from one writing to the next while training."""
+"""Minimum time between two writes while training, in seconds."""
 
 
 class RunFile:
-    """``run.json`` of one experiment, in its run directory. From any thread.
+    """``run.json`` of one experiment, in its run directory. Can be used from any thread.
 
-    It knows the run and not the experiment, which may be gone before its run has ended.
+    It knows the run and not the experiment, which may be deleted before its run has ended.
 
     Args:
         folder: the run directory.
-        created_at: of the experiment, Unix time in seconds.
+        created_at: creation time of the experiment, Unix time in seconds.
     """
 
     def __init__(self, folder: RunFolder, created_at: float) -> None:
@@ -164,7 +164,7 @@ class RunFile:
         self._said: tuple[Any, ...] = ()
 
     def update(self, runner: Runner) -> None:
-        """Write it if something in it changed; a disk that refuses is told to the person once."""
+        """Write it if its content has changed; a disk that refuses is reported to the user once."""
         training, now = runner.training, time.monotonic()
         board, step = training.board, training.step_count
         status = board.status

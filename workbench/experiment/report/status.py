@@ -1,4 +1,4 @@
-"""What an experiment says about itself: status, message, markers, failure; and who listens."""
+"""What an experiment reports about itself: status, message, markers, failure; and its observers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_MARKERS = 200
 
 
 class Board:
-    """Written by whichever thread acts on the experiment, read by everybody."""
+    """Status of an experiment, written by whichever thread acts on it and read by all."""
 
     def __init__(self) -> None:
         self.status: Status = "idle"
@@ -26,12 +26,16 @@ class Board:
         self.markers: tuple[Marker, ...] = ()
         self.started_at: float | None = None
         self.notes: list[str] = []
-        """What a person should know about this experiment and could not see, one sentence each."""
+        """What the user should know about this experiment and could not see, one sentence each."""
         self.observers: list[Observer] = []
         self.step_observers: list[Observer] = []
 
     def subscribe(self, observer: Observer, *, every_step: bool = False) -> Callable[[], None]:
-        """Hand every event to ``observer`` (steps only if asked for); returns what ends it."""
+        """Pass every event to ``observer`` (steps only on request).
+
+        Returns:
+            A function that unsubscribes the observer.
+        """
         wanted = [self.observers, self.step_observers] if every_step else [self.observers]
         for observers in wanted:
             observers.append(observer)
@@ -44,7 +48,7 @@ class Board:
         return unsubscribe
 
     def emit(self, event: Event, *, to_step_observers: bool = False) -> None:
-        """Hand ``event`` to the observers; a faulty one is logged and cannot end a run."""
+        """Pass ``event`` to the observers; a faulty one is logged and cannot end a run."""
         for observer in tuple(self.step_observers if to_step_observers else self.observers):
             try:
                 observer(event)
@@ -54,7 +58,7 @@ class Board:
     def change(
         self, status: Status, message: str, step: int, failure: Failure | None = None
     ) -> None:
-        """Take a new status and tell the observers."""
+        """Set a new status and notify the observers."""
         self.message = message
         self.failure = failure
         if status == "training" and self.status != "training":
@@ -63,11 +67,11 @@ class Board:
         self.emit(StatusChanged(step, status, message, failure))
 
     def say(self, message: str, step: int) -> None:
-        """Change the status line alone."""
+        """Change only the status line."""
         self.change(self.status, message, step, self.failure)
 
     def mark(self, step: int, text: str) -> None:
-        """Draw a marker on the loss curve at ``step``; a later one at the same step is joined."""
+        """Draw a marker on the loss curve at ``step``; a later one at the same step joins it."""
         markers = list(self.markers)
         if markers and markers[-1].step == step:
             text = text if markers[-1].text == text else f"{markers[-1].text}, {text}"

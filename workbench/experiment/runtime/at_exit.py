@@ -3,19 +3,19 @@
 Python stops a daemon thread in the middle of whatever it does once the interpreter is finalized. In
 the middle of a torch operation that ends the process with SIGABRT ("terminate called without an
 active exception": ``pthread_exit`` unwinds a C++ frame that must not be unwound, python/cpython
-issue 87135), and a script that had done all its work ends with another status than 0. So whoever
-starts a thread that outlives a call registers here how it is ended, by what depends on it: a run
-logs until its last step, so its writer is ended after it.
+issue 87135), and a script that had done all its work ends with a status other than 0. So code that
+starts a thread that outlives a call registers here how the thread is ended, in order of dependence:
+a run logs until its last step, so its writer is ended after it.
 
 There are two moments. Before Python waits for threads of the user's own, runs end at once if there
-are no such threads; where there are, one of them may be waiting for a run, and everything ends
-after them, in ``atexit``. From then on no run begins any more (`refuse_to_begin`).
+are no such threads; if there are, one of them may be waiting for a run, and everything ends after
+them, in ``atexit``. From then on no run begins any more (`refuse_to_begin`).
 
-A process that `multiprocessing` has started may end without ``atexit`` (before Python 3.15, where
-it was forked), but it waits for its threads: there everything ends before or as the last of them.
+A process that `multiprocessing` has started may end without ``atexit`` (before Python 3.15, if it
+was forked), but it waits for its threads: there everything ends before them or as the last of them.
 
-A fork of the process has none of its threads, and locks as they were at that moment: it forgets
-what the process began, which is not its to end or to write, and ends what it begins itself.
+A fork of the process has none of its threads, and its locks are in the state of that moment: it
+forgets what the process began, which it must neither end nor write, and ends what it begins itself.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from workbench.records.source import shell
 log = logging.getLogger("workbench")
 
 _INTERRUPTED = 130
-"""Exit status of a program that was ended by an interrupt, as shells give it."""
+"""Exit status of a program that was ended by an interrupt, as shells report it."""
 
 
 class EndingError(RuntimeError):
-    """Something was to begin while the program ends."""
+    """Something was about to begin while the program ends."""
 
 
 class Phase(IntEnum):
-    """In this order."""
+    """Phases of the exit, in this order."""
 
     PREPARATIONS = 0
     """What only prepares something, and threads that serve views."""
     RUNS = 1
     """Runs stop at the next step boundary."""
     WRITERS = 2
-    """What they have logged is written."""
+    """What the runs have logged is written."""
     GRAPHS = 3
     """Deep graphs are freed."""
 
@@ -62,46 +62,47 @@ _ending = threading.Event()
 
 
 def register(phase: Phase, action: Callable[[], object]) -> None:
-    """Call ``action`` at exit; it returns once its threads are gone, and may be called again."""
+    """Call ``action`` at exit; it returns once its threads have ended, and may be called again."""
     _actions[phase].append(action)
 
 
 def register_for_forks(forget: Callable[[], object]) -> None:
-    """Call ``forget`` in a fork of this process: what is under way is not under way there."""
+    """Call ``forget`` in a fork of this process: nothing that is in progress here is so there."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=forget)
 
 
 def register_for_interrupts(action: Callable[[], object]) -> None:
-    """Call ``action`` where the end is interrupted and nothing is waited for; it must be quick."""
+    """Call ``action`` if the exit is interrupted and nothing is waited for; it must be quick."""
     _at_once.append(action)
 
 
 def refuse_to_begin() -> None:
-    """Refuse what would run on while the program ends.
+    """Refuse what would continue to run while the program ends.
 
     Raises:
-        EndingError: it ends.
+        EndingError: the program ends.
     """
     if _ending.is_set():
         raise EndingError("the program ends: no run begins any more")
 
 
 def in_a_kernel() -> bool:
-    """Whether this process is a Jupyter kernel: shut down from outside, with nobody to read."""
+    """Whether this process is a Jupyter kernel: shut down from outside, and no one reads output."""
     return getattr(shell(), "kernel", None) is not None
 
 
 def kernel_ends() -> bool:
-    """Whether this process is a kernel that was told to end: it ends its child processes first.
+    """Whether this process is a kernel that was asked to end: it ends its child processes first.
 
-    What needs them fails from then on, workers that load data and those that compile among them.
+    Whatever needs them fails from then on: workers that load data and those that compile are among
+    them.
     """
     return in_a_kernel() and (_ending.is_set() or bool(getattr(shell(), "exit_now", False)))
 
 
 def started(thread: threading.Thread) -> bool:
-    """Start ``thread``; False where none can begin.
+    """Start ``thread``; return False if none can begin.
 
     Python 3.12.0 and 3.12.1 let none begin once the interpreter ends; and a system has limits.
     """
@@ -117,7 +118,7 @@ def _before_threads_are_waited_for() -> None:
     if not (others := _threads_of_its_own()):
         _end(last)
     elif last is Phase.GRAPHS:
-        # not a daemon: what it ends is waited for as well
+        # not a daemon: Python waits for what it ends as well
         started(threading.Thread(target=_end_after, args=(others,), name="workbench-end"))
 
 
@@ -134,7 +135,7 @@ def _after_threads_were_waited_for() -> None:
 
 
 def _end(up_to: Phase) -> None:
-    """End what was registered, phase by phase; a fault in one is logged and keeps no other."""
+    """End what was registered, phase by phase; a fault in one is logged and stops no other."""
     _ending.set()
     actions = [action for phase in Phase if phase <= up_to for action in _actions[phase]]
     try:
@@ -150,7 +151,7 @@ def _end(up_to: Phase) -> None:
 
 
 def _exit_at_once(status: int) -> None:
-    """End without the step under way: its thread would abort the process."""
+    """Exit without waiting for the step in progress: its thread would abort the process."""
     try:
         for action in (*_at_once, sys.stdout.flush, sys.stderr.flush):
             with contextlib.suppress(Exception):
@@ -160,7 +161,7 @@ def _exit_at_once(status: int) -> None:
 
 
 def _threads_of_its_own() -> list[threading.Thread]:
-    """What Python waits for and is not ours; one of them may be waiting for a run."""
+    """Threads that Python waits for and that are not ours; one of them may be waiting for a run."""
     main = threading.main_thread()
     return [
         one
@@ -170,7 +171,7 @@ def _threads_of_its_own() -> list[threading.Thread]:
 
 
 def _is_idle(thread: threading.Thread) -> bool:
-    """Whether it is an executor's thread that waits for work: it ends when it is told to."""
+    """Whether it is an executor's thread that waits for work: it ends when it is asked to."""
     frame = sys._current_frames().get(thread.ident or 0)  # pyright: ignore[reportPrivateUsage] - documented, in spite of its name
     executors = sys.modules["concurrent.futures.thread"].__file__
     return frame is not None and frame.f_code.co_filename == executors
@@ -180,7 +181,7 @@ _register_early: Callable[[Callable[[], None]], None] | None
 _register_early = getattr(threading, "_register_atexit", None)
 if _register_early is not None:
     # their callbacks are registered first and therefore called after this one: until then
-    # executors, which a step under way may need (loading data, compiling), take work
+    # executors, which a step in progress may need (loading data, compiling), accept work
     import_module("concurrent.futures.thread")
     with contextlib.suppress(ImportError):  # a platform without semaphores has no processes
         import_module("concurrent.futures.process")

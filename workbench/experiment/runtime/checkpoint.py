@@ -1,7 +1,7 @@
-"""Checkpoints: the state of a training as CPU tensors, and a writer that never holds it up.
+"""Checkpoints: the state of a training as CPU tensors, and a writer that never delays it.
 
 The live state is always that of the last good step (`workbench.experiment.loop.guard`), so no
-second copy of it is kept in memory. On disk, ``checkpoints/last.pt`` is replaced in one piece, at
+second copy of it is kept in memory. On disk, ``checkpoints/last.pt`` is replaced atomically, at
 most every `PERIOD_S` seconds at the end of an epoch and at the end of a run, by a thread of its
 own.
 """
@@ -28,7 +28,7 @@ PERIOD_S = 30.0
 
 
 def snapshot(training: Training) -> dict[str, Any]:
-    """Everything a resume needs, detached from the live tensors and on the CPU."""
+    """Return everything that a resume needs, detached from the live tensors and on the CPU."""
     scheduler: Any = training.schedule.scheduler
     with _weights_to_evaluate(training):
         return _snapshot(training, scheduler)
@@ -54,9 +54,9 @@ def _snapshot(training: Training, scheduler: Any) -> dict[str, Any]:
 
 @contextmanager
 def _weights_to_evaluate(training: Training) -> Generator[None]:
-    """The weights that are evaluated, where the optimizer trains others (a schedule-free one).
+    """Context with the weights that are evaluated, if the optimizer trains others (schedule-free).
 
-    Those it trains come back to the last bit, which ``eval`` and ``train`` alone do not give.
+    Those that it trains are restored to the last bit, which ``eval`` and ``train`` alone do not do.
     """
     optimizer: Any = training.optimizer
     if not (callable(getattr(optimizer, "eval", None)) and training.seeded):
@@ -82,13 +82,13 @@ class CheckpointWriter:
         self._thread: threading.Thread | None = None
         self._is_busy = False
         self._next: dict[str, Any] | None = None
-        """What is written once the write under way is over: two never write at once."""
+        """What is written once the write in progress is over: two never write at once."""
         self._last = time.monotonic()
         self._written = -1
-        """The step of the file."""
+        """The step of the file on disk."""
 
     def offer(self, training: Training, *, final: bool = False) -> None:
-        """Write a checkpoint if it is time for one; the copy is made here, the file elsewhere."""
+        """Write a checkpoint if it is due; the copy is made here, the file on another thread."""
         now = time.monotonic()
         if not final and (self._is_busy or now - self._last < PERIOD_S):
             return
@@ -107,7 +107,7 @@ class CheckpointWriter:
             if self._is_busy:
                 return
             self._is_busy = True
-            # no daemon: a program that ends waits until the file is whole
+            # not a daemon: a program that ends waits until the file is complete
             thread = self._thread = threading.Thread(
                 target=self._write_all, name="workbench-checkpoint", daemon=False
             )
@@ -115,7 +115,7 @@ class CheckpointWriter:
             self._write_all()
 
     def join(self, timeout: float = 60.0) -> None:
-        """Wait until the file is whole; where that takes longer, `problem` says so."""
+        """Wait until the file is complete; if that takes longer, `problem` says so."""
         thread = self._thread
         if thread is None or thread.ident is None:
             return
@@ -127,7 +127,7 @@ class CheckpointWriter:
             )
 
     def _write_all(self) -> None:
-        """Write what there is, and what was offered meanwhile."""
+        """Write what there is, and what was offered in the meantime."""
         while True:
             with self._lock:
                 state, self._next = self._next, None

@@ -1,10 +1,10 @@
-"""One thread at a time at a training, and what is asked of it meanwhile.
+"""One thread at a time for a training, and the requests that are made of it meanwhile.
 
-A `Worker` knows no steps: it begins a thread for work, lets only one be at work, queues commands
-while there is one, and lets others wait for its end. While no thread works, the caller carries out
-its command itself. Work that takes long (`Worker.attend`) keeps it busy, but nobody waits for its
-lock: what is asked for meanwhile is queued. A second thread, the *pulse*, beats ten times a second
-beside the first.
+A `Worker` knows no steps: it starts a thread for work, lets only one work at a time, queues
+commands while there is one, and lets others wait for its end. While no thread works, the caller
+carries out its command itself. Work that takes long (`Worker.attend`) keeps the worker busy, but no
+thread waits for its lock: what is requested meanwhile is queued. A second thread, the *pulse*,
+beats ten times a second alongside the first.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ from workbench.trust import error_message
 PULSE_S = 0.1
 _THREAD = "workbench-runner"
 _LONG_S = 5.0
-"""A step that takes longer is said to be waited for."""
+"""If a step takes longer, in seconds, the log says that it is waited for."""
 _SOON_S = 0.1
-"""After so long a run that is waited for is asked to end again."""
+"""Time in seconds after which a run that is waited for is asked again to end."""
 
 log = logging.getLogger("workbench")
 
 _at_work: dict[threading.Event, Worker] = {}
-"""By what is set when a thread is done, whose it is: the interpreter must not end before it."""
+"""Worker of each thread, by the event that is set when the thread is done: the interpreter must
+not end before that."""
 
 
 class _Stretch(NamedTuple):
-    """Who is at the training, or was last."""
+    """The thread that works on the training, or that did so last."""
 
     thread: threading.Thread
     over: threading.Event
     is_ours: bool
-    """Whether the thread was begun for it and ends with it; else it is a caller's."""
+    """Whether the thread was started for this and ends with it; otherwise it is a caller's."""
 
 
 class _Long(NamedTuple):
@@ -54,7 +55,7 @@ class _Long(NamedTuple):
 
 
 class _Light(NamedTuple):
-    """A command that can be carried out while a step is computed elsewhere."""
+    """A command that can be carried out while a step is computed in other processes."""
 
     work: Callable[[], object]
 
@@ -63,70 +64,72 @@ class _Light(NamedTuple):
 
 
 class Worker:
-    """Does one piece of work at a time, and carries out commands between two.
+    """Does one piece of work at a time, and carries out commands in between.
 
     Args:
         beat: called ten times a second while a thread works, and once at its end.
-        say: told the fault of a command that nobody waits for any more.
+        say: called with the fault of a command that no caller waits for any more.
     """
 
     def __init__(self, beat: Callable[[], None], say: Callable[[str], None]) -> None:
         self._beat = beat
         self._say = say
         self._turn = threading.RLock()
-        """Held by who begins or ends a piece of work, or acts where there is none; before the gate.
+        """Held while work begins or ends, or is done by a caller if there is none; acquired
+        before the gate.
 
-        Observers are called with it, so nobody may need it who only wants something asked for.
+        Observers are called while it is held, so it must not be needed merely to request something.
         """
         self._gate = threading.RLock()
-        """Held for a moment: to ask for something, or to look at what was asked for."""
+        """Held briefly: to request something, or to check what was requested."""
         self._commands: deque[Callable[[], object]] = deque()
         self._afterwards: deque[Callable[[], object]] = deque()
-        """What begins anew once the work under way is over."""
+        """Commands that are carried out once the work in progress is over."""
         self._asked: Literal["", "pause", "stop"] = ""
         self.why = ""
-        """Why it was asked to pause or stop, where it was not a person who did."""
+        """Why it was asked to pause or stop, if it was not the user who did so."""
         self._leaves = self._is_abandoned = False
-        """Set without a lock, and so apart from what is asked for and taken back."""
+        """Set without a lock, and therefore separate from requests that can be taken back."""
         self._active = False
         self._aside = False
         self._is_over = False
-        """Whether the work under way has found that it ends: it hears of nothing more."""
+        """Whether the work in progress has found that it ends: it receives nothing more."""
         self._goes_on = False
-        """Whether it was told to go on after it had found that."""
+        """Whether it was asked to continue after it had found that."""
         self._closing: int | None = None
-        """The thread that tells of the end of the work, and then does what came too late for it."""
+        """The thread that reports the end of the work, and then carries out what came too late
+        for it."""
         self._stretch: _Stretch | None = None
 
     @property
     def active(self) -> bool:
-        """Whether something is at work."""
+        """Whether work is in progress."""
         return self._active
 
     @property
     def at_work_until(self) -> threading.Event | None:
-        """What is set when the work under way has ended; None before the first."""
+        """Event that is set when the work in progress has ended; None before the first work."""
         return None if self._stretch is None else self._stretch.over
 
     @property
     def is_current(self) -> bool:
-        """Whether the thread that is at work is the one that asks."""
+        """Whether the thread that works is the calling thread."""
         stretch = self._stretch
         here = threading.current_thread()
         return self._active and stretch is not None and stretch.thread is here
 
     @property
     def rehearsing(self) -> bool:
-        """Whether something is computed that is no step of a run: a capture, trials, `attend`."""
+        """Whether what is computed is not a step of a run: a capture, trials, `attend`."""
         return self._active and self._aside
 
     def submit(self, command: Callable[[], object], *, light: bool = False) -> None:
-        """Carry out ``command``, which is short, at the next step boundary; else at once.
+        """Carry out ``command``, which is short, at the next step boundary, or at once if idle.
 
         Args:
             command: what is to be done.
-            light: whether it touches neither model nor data: then the training need not come home
-                for it from where its steps are computed.
+            light: whether it touches neither model nor data: then the training need not return for
+                it from the processes that compute its steps.
         """
         queued = _Light(command) if light else command
         if not self._queue(self._commands, queued):
@@ -135,9 +138,9 @@ class Worker:
                     command()
 
     def afterwards(self, command: Callable[[], object]) -> None:
-        """Carry out ``command`` once the work under way is over; at once where there is none.
+        """Carry out ``command`` once the work in progress is over; at once if there is none.
 
-        A later `halt` takes it back, and so does `go_on`.
+        A later `halt` cancels it, and so does `go_on`.
         """
         if not self._queue(self._afterwards, command):
             with self._turn:
@@ -145,10 +148,10 @@ class Worker:
                     command()
 
     def refuse_inside(self) -> None:
-        """Who is about to wait for the work must not be the thread that does it.
+        """Refuse to wait for the work on the thread that does it.
 
         Raises:
-            RuntimeError: it is (in a callback of a step): it would wait for itself.
+            RuntimeError: this is that thread (in a callback of a step): it would wait for itself.
         """
         if self.is_current:
             raise RuntimeError(
@@ -157,10 +160,10 @@ class Worker:
             )
 
     def attend(self, work: Callable[[], None]) -> None:
-        """Do ``work``, which takes long, at the next step boundary; else at once, on this thread.
+        """Do ``work``, which takes long, at the next step boundary, or at once on this thread.
 
-        The worker is busy meanwhile as in a rehearsal; what is asked of it waits in the queue, and
-        who asks does not wait.
+        The worker is busy meanwhile, as in a rehearsal; requests wait in the queue, and their
+        callers do not wait.
         """
         here = threading.current_thread()
         if self._queue(self._commands, _Long(work)):
@@ -188,15 +191,15 @@ class Worker:
 
     @property
     def halted(self) -> Literal["", "pause", "stop"]:
-        """What the work under way was asked to do at the next step boundary, if anything."""
+        """What the work in progress was asked to do at the next step boundary, if anything."""
         return "stop" if self._leaves or self._is_abandoned else self._asked
 
     def halt(self, how: Literal["pause", "stop"], why: str = "") -> None:
-        """Pause or stop at the next step boundary; nothing happens where nothing runs.
+        """Pause or stop at the next step boundary; does nothing if nothing is running.
 
         Args:
             how: which of both.
-            why: for the status line, where it was not a person who asked for it.
+            why: reason for the status line, if it was not the user who requested it.
         """
         with self._gate:
             self._afterwards.clear()
@@ -205,11 +208,11 @@ class Worker:
                 self._asked, self.why = how, why
 
     def go_on(self, anew: Callable[[], object]) -> bool:
-        """Take a pause back that was asked for; False where nothing runs any more.
+        """Cancel a pause that was requested; return False if nothing is running any more.
 
         Args:
-            anew: what goes on where the work under way has paused already and is about to tell so;
-                done after that, unless another halt comes.
+            anew: what continues if the work in progress has already paused and is about to report
+                it; called after that, unless another halt comes.
         """
         with self._gate:
             if not self._is_busy():
@@ -223,7 +226,7 @@ class Worker:
             return True
 
     def abandon(self) -> None:
-        """`halt` for a finalizer: it may run on any thread, inside any lock, and so takes none."""
+        """`halt` for a finalizer: it may run on any thread, inside any lock, and acquires none."""
         self._is_abandoned = True
 
     def ask_to_leave(self) -> None:
@@ -231,24 +234,24 @@ class Worker:
         self._leaves = True
 
     def leave(self) -> None:
-        """`ask_to_leave`, and wait until that is done."""
+        """Call `ask_to_leave`, and wait until that is done."""
         began, is_said = time.monotonic(), False
         while self._active or not self.join(0):
-            self.ask_to_leave()  # again: a run that began at the same moment has not heard of it
+            self.ask_to_leave()  # again: a run that began at the same moment has missed it
             self.join(_SOON_S)
             if not is_said and time.monotonic() - began > _LONG_S:
                 is_said = True
                 log.warning("waiting for %s to end; an interrupt ends without it", self.doing())
 
     def doing(self) -> str:
-        """What is waited for, in a sentence."""
+        """Description of what is waited for."""
         return "what runs in the background"
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until no thread of this worker is left; False if ``timeout`` seconds passed."""
         deadline = None if timeout is None else time.monotonic() + timeout
         last: _Stretch | None = None
-        while self._stretch is not last:  # a step asked for at the very end begins a new thread
+        while self._stretch is not last:  # a step requested at the very end begins a new thread
             last = self._stretch
             if last is None or last.thread is threading.current_thread():
                 return True
@@ -263,29 +266,29 @@ class Worker:
     # -- inside -----------------------------------------------------------------------------
 
     def _occupy(self, *, aside: bool) -> None:
-        """Be busy; ``aside``: with what is no run. Held: the turn and the gate."""
+        """Become busy; ``aside``: with what is no run. The caller holds the turn and the gate."""
         self._active, self._asked, self._aside = True, "", aside
         self._leaves = self._is_over = self._goes_on = False
 
     def _is_busy(self) -> bool:
-        """Whether what is asked for now waits: for a step boundary, or the end's being told.
+        """Whether a request of now has to wait: for a step boundary, or until the end is reported.
 
-        The thread that tells it is not kept waiting. Held: the gate.
+        The thread that reports it does not wait. The caller holds the gate.
         """
         return self._active or self._closing not in (None, threading.get_ident())
 
     def _queue(self, queue: deque[Callable[[], object]], command: Callable[[], object]) -> bool:
-        """Have ``command`` wait in ``queue``; False where there is nothing to wait for."""
+        """Add ``command`` to ``queue``; return False if there is nothing to wait for."""
         with self._gate:
             if is_busy := self._is_busy():
                 queue.append(command)
             return is_busy
 
     def _begin(self, context: Context, work: Callable[[], None]) -> None:
-        """Do ``work`` on a new thread, whose prints go where ``context`` says. Held: the turn.
+        """Do ``work`` on a new thread, whose prints go where ``context`` says; the turn is held.
 
         Raises:
-            RuntimeError: the system starts no thread; it remains to `_finish`.
+            RuntimeError: the system starts no thread; the caller still has to `_finish`.
         """
         release_team()
         over, before = threading.Event(), self._stretch
@@ -326,34 +329,34 @@ class Worker:
             over.set()
 
     def _carry_out(self) -> None:
-        """Between two steps: what was asked for. A fault of it is no step's, and is said."""
+        """Carry out requests between two steps. A fault in one is no step's, and is reported."""
         while self._commands:
             self._said(self._commands.popleft())
 
     def _carry_out_light(self) -> bool:
-        """Carry out what can be before the training is home; whether nothing else waits."""
+        """Carry out what does not need the training here; return whether nothing else waits."""
         while self._commands and isinstance(self._commands[0], _Light):
             self._said(self._commands.popleft())
         return not self._commands
 
     def _finish(self, tell: Callable[[], None] | None = None) -> None:
-        """The work is over: ``tell`` it, then carry out what came too late for a step."""
+        """End the work: call ``tell``, then carry out what came too late for a step."""
         work = self._closed(tell)
         while work is not None:
             try:
                 self._said(work)
-            except BaseException:  # an interrupt of the kernel: whoever waits would wait for ever
+            except BaseException:  # an interrupt of the kernel: others would wait for ever
                 self._finish()
                 raise
             work = self._closed()
 
     def _closed(self, tell: Callable[[], None] | None = None) -> Callable[[], object] | None:
-        """Be busy no more, ``tell`` it, and do what came too late.
+        """Stop being busy, call ``tell``, and carry out what came too late.
 
-        The gate is free meanwhile: an observer may wait for a thread that asks for something.
+        The gate is free meanwhile: an observer may wait for a thread that requests something.
 
         Returns:
-            Work that takes long, with which the worker is busy already; None where there is none.
+            Work that takes long, with which the worker is already busy; None if there is none.
         """
         with self._turn:
             with self._gate:
@@ -367,9 +370,10 @@ class Worker:
             return work
 
     def _late(self) -> Callable[[], object] | None:
-        """Carry out what came too late for a step; work that takes long is given back instead.
+        """Carry out what came too late for a step; work that takes long is returned instead.
 
-        Held: the turn. Where one of the commands has begun a new run, that does the rest.
+        The caller holds the turn. If one of the commands has begun a new run, that run does the
+        rest.
         """
         while True:
             with self._gate:
@@ -387,16 +391,16 @@ class Worker:
                     return command
             try:
                 self._said(command)
-            except BaseException:  # an interrupt of the kernel: whoever waits would wait for ever
+            except BaseException:  # an interrupt of the kernel: others would wait for ever
                 self._closing = None
                 raise
 
     def _said(self, command: Callable[[], object]) -> None:
-        """Carry out a command that nobody waits for any more; its fault is said, not raised."""
+        """Carry out a command that no caller waits for; a fault of it is reported, not raised."""
         try:
             command()
         except at_exit.EndingError:
-            pass  # who asked for it asked for a run, and there is nobody to tell
+            pass  # a run was requested, and there is no one to notify
         except Exception as error:
             log.exception("what was asked for at a step boundary failed")
             self._say(f"{type(error).__name__}: {error_message(error)}")

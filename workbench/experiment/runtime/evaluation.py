@@ -1,10 +1,10 @@
-"""Predictions and evaluations from a cell, at any time: nothing of the training notices.
+"""Predictions and evaluations from a cell, at any time, without any effect on the training.
 
-They are computed at a step boundary while an experiment trains, at once otherwise: in eval mode,
+They are computed at a step boundary while an experiment trains, otherwise at once: in eval mode,
 without gradients, under the modes of the next step. Random states, train mode, and what modules and
-a loss keep are put back; what an evaluation finds out about a loss that has not been chosen yet is
-its own. So the numbers that follow are those of a run that nobody looked at. A loss of which it
-cannot be known what it keeps (`workbench.experiment.recipe.loss_state`) is named in a note.
+a loss keep are restored; what an evaluation finds out about a loss that has not been chosen yet is
+not used by the training. So the numbers that follow are those of a run without it. A loss for which
+it cannot be determined what it keeps (`workbench.experiment.recipe.loss_state`) is named in a note.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ if TYPE_CHECKING:
     from workbench.experiment.training import Training
 
 _ROWS = 256
-"""Of a tensor at a time, where the training's batches have no size."""
+"""Rows of a tensor at a time, if the batches of the training have no size."""
 
 
 def predict(experiment: Experiment, inputs: Any) -> torch.Tensor:
-    """The model's logits for ``inputs``, on the CPU.
+    """Return the model's logits for ``inputs``, on the CPU.
 
     Args:
-        experiment: whose model.
-        inputs: a tensor or an array ``[samples, ...]``, taken in batches as large as in training;
-            or whatever else the model takes, as one batch.
+        experiment: the experiment whose model is used.
+        inputs: a tensor or an array ``[samples, ...]``, computed in batches as large as in
+            training; or anything else that the model takes, as one batch.
 
     Raises:
-        DataError: it is no input, or the model returns no logits.
-        RuntimeError: the experiment is closed, or asked on the training thread.
-        Exception: what the model raises.
+        DataError: the inputs are not valid, or the model returns no logits.
+        RuntimeError: the experiment is closed, or this is called on the training thread.
+        Exception: whatever the model raises.
     """
     if isinstance(inputs, np.ndarray):
         inputs = torch.from_numpy(np.ascontiguousarray(inputs))
         if inputs.dtype == torch.float64:
-            inputs = inputs.to(torch.get_default_dtype())  # as arrays are taken for training
+            inputs = inputs.to(torch.get_default_dtype())  # as arrays are converted for training
     if inputs is None:
         raise DataError("there is nothing to predict for: give a tensor or an array of inputs")
 
@@ -71,7 +71,7 @@ def predict(experiment: Experiment, inputs: Any) -> torch.Tensor:
 
 
 def _taken_for(inputs: Any) -> str:
-    """What `predict` was given, and as what it gives that to the model."""
+    """What `predict` was given, and how it passes that to the model."""
     what = f"predict was given {describe(inputs) or type(inputs).__name__}"
     if not isinstance(inputs, torch.Tensor) or inputs.ndim == 0:
         return what
@@ -80,16 +80,16 @@ def _taken_for(inputs: Any) -> str:
 
 
 def evaluate(experiment: Experiment, data: Any) -> Validation:
-    """Loss, accuracy and confusion matrix over ``data``; nothing is logged.
+    """Compute loss, accuracy and confusion matrix over ``data``; nothing is logged.
 
     Args:
-        experiment: whose model and loss.
+        experiment: the experiment whose model and loss are used.
         data: anything that ``val`` may be.
 
     Raises:
-        DataError: it is no data, or empty.
-        RuntimeError: the experiment is closed, or asked on the training thread.
-        Exception: what the data, the model or the loss raises.
+        DataError: the data is not valid, or empty.
+        RuntimeError: the experiment is closed, or this is called on the training thread.
+        Exception: whatever the data, the model or the loss raises.
     """
     size = experiment.batch_size or _ROWS
     source = data_source(data, batch_size=size, seed=experiment.seed, shuffle=False, what="data")
@@ -97,7 +97,7 @@ def evaluate(experiment: Experiment, data: Any) -> Validation:
 
 
 def _from_here(experiment: Experiment, work: Callable[[Training], Any]) -> Any:
-    """The result of ``work`` under an autocast of who asks, whoever started the run."""
+    """Return the result of ``work`` under the caller's autocast, whoever started the run."""
     asked_from = ThreadState.current(experiment.device)
 
     def worked(training: Training) -> Any:
@@ -137,7 +137,7 @@ def _logits(training: Training, batch: Any) -> torch.Tensor:
 
 
 def _untouched(training: Training, work: Callable[[Training], Any]) -> Any:
-    """The result of ``work`` in eval mode; what it draws and what modules keep is as before."""
+    """Return the result of ``work`` in eval mode; random states and modules are restored."""
     outside = RandomState(training.device)
     outside.save()
     training.guard.remember(exactly=True)

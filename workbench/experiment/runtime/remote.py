@@ -1,11 +1,11 @@
 """Steps that are computed outside of this process, as the runner sees them.
 
 An experiment knows nothing of ranks; `workbench.parallel` does, and `workbench.panel.assembly`
-registers it here. Under a mode that has steps computed elsewhere (`workbench.modes.layout.mode`)
-the runner sends its training there and follows it: position, scalars and learning rate are taken
-over as they are told, weights and moments come home at the end of the stretch. A stretch ends with
-the run, and whenever something is asked for that needs the training itself: a pause, other modes, a
-capture, a new model.
+registers it here. Under a mode that has steps computed in other processes
+(`workbench.modes.layout.mode`) the runner sends its training there and follows it: position,
+scalars and learning rate are updated as they are reported, weights and moments are returned at the
+end of the parallel session. A session ends with the run, and whenever something is requested that
+needs the training itself: a pause, other modes, a capture, a new model.
 """
 
 from __future__ import annotations
@@ -27,59 +27,59 @@ if TYPE_CHECKING:
     from workbench.records import Failure
 
 LOOK_S = 0.05
-"""Between two looks at what was told."""
+"""Seconds between two checks of what was reported."""
 
 
 class ElsewhereError(RuntimeError):
-    """Steps elsewhere have ended badly; the training is home with the last state that was kept."""
+    """Remote steps have failed; the training is back with the last state that was kept."""
 
     def __init__(self, message: str, fault: Fault | None = None) -> None:
         super().__init__(message)
         self.fault = fault
-        """What was raised there; None where something was ended from outside."""
+        """What was raised there; None if something was ended from outside."""
 
     def failure(self, step: int) -> Failure:
-        """The experiment's failure, once the training is home; ``step`` is the next, from 1."""
+        """Return the failure, once the training is back; ``step`` is the next step, from 1."""
         return failure_elsewhere(self.fault, str(self), step=step)
 
 
 class Stretch(Protocol):
-    """Some steps of a training, computed elsewhere."""
+    """A parallel session: some steps of a training, computed in other processes."""
 
     def follow(self) -> bool:
-        """Take over what was told since the last time; False once the stretch is over.
+        """Take over what was reported since the last call; return False once the session is over.
 
         Raises:
-            NonFiniteError: the step after the last was refused.
-            ElsewhereError: it ended badly.
+            NonFiniteError: the step after the last one was refused.
+            ElsewhereError: the session failed.
         """
         ...
 
     def settle(self, plan: Plan) -> None:
-        """Pass on what was changed here: where the run ends, the learning rate."""
+        """Pass on what was changed in this process: where the run ends, the learning rate."""
         ...
 
     def call_home(self) -> None:
-        """Ask for its end at the next step boundary; said twice it is meant once."""
+        """Request its end at the next step boundary; idempotent."""
         ...
 
     def come_home(self) -> None:
-        """Take over its last state, and let go of its processes; by force if they still run."""
+        """Take over its last state and release its processes, by force if they still run."""
         ...
 
     def clear(self) -> None:
-        """Remove what is kept of it on disk, if the training has come home."""
+        """Remove what is kept of it on disk, if the training has been returned."""
         ...
 
 
 class Elsewhere(Protocol):
-    """Where steps can be computed."""
+    """Computes steps outside of this process."""
 
     def __call__(self, training: Training, plan: Plan, folder: Path) -> Stretch:
-        """Send ``training`` off, to go on until ``plan`` is fulfilled; files are in ``folder``.
+        """Send ``training`` away, to continue until ``plan`` is fulfilled; files are in ``folder``.
 
         Raises:
-            Exception: it cannot be sent; it is here as it was.
+            Exception: it cannot be sent; it stays here as it was.
         """
         ...
 
@@ -96,7 +96,7 @@ def send(training: Training, plan: Plan, folder: Path) -> Stretch:
     """Have the next steps computed by what was registered.
 
     Raises:
-        RuntimeError: nothing is.
+        RuntimeError: nothing was registered.
         Exception: ``training`` cannot be sent.
     """
     if not _known:
@@ -108,15 +108,15 @@ def send(training: Training, plan: Plan, folder: Path) -> Stretch:
 
 
 def follow(stretch: Stretch, plan: Plan, wanted: Callable[[], bool]) -> None:
-    """Follow ``stretch`` until it is over, and bring the training home.
+    """Follow ``stretch`` until it is over, and return the training to this process.
 
     Args:
-        stretch: that was begun.
-        plan: where the run ends; may change meanwhile.
-        wanted: asked again and again; whether the training is wanted here.
+        stretch: the session, which has begun.
+        plan: where the run ends; it may change meanwhile.
+        wanted: called repeatedly; whether the training is needed in this process.
 
     Raises:
-        NonFiniteError, ElsewhereError: as `Stretch.follow`; the training is home.
+        NonFiniteError, ElsewhereError: as `Stretch.follow`; the training is back.
     """
     try:
         while stretch.follow():
@@ -130,7 +130,7 @@ def follow(stretch: Stretch, plan: Plan, wanted: Callable[[], bool]) -> None:
 
 
 def advance_at_home(training: Training) -> None:
-    """Do one step here, as if no layout was on.
+    """Do one step in this process, as if no layout was on.
 
     Raises:
         Exception: whatever the step raises.
@@ -149,7 +149,7 @@ def advance_at_home(training: Training) -> None:
 
 
 def capture_at_home(training: Training) -> None:
-    """Compute the next step here for the probes that wait, and undo it.
+    """Compute the next step in this process for the probes that wait, and undo it.
 
     Raises:
         Exception: whatever the step raises.
@@ -161,7 +161,7 @@ def capture_at_home(training: Training) -> None:
 
 @contextmanager
 def _without_layout(training: Training) -> Generator[ModeSet]:
-    """Steps inside are of this process alone; gives the modes that they have."""
+    """Context whose steps are computed by this process alone; yields the modes that they have."""
     modeset, timings = training.modeset, training.timings
     alone = modeset.with_value("parallel", "off")
     alone.load_state_dict(modeset.state_dict())

@@ -1,8 +1,8 @@
 """The runner: the only thread that touches model, optimizer and data while a run is active.
 
 It exists while steps are being done. A pause ends it, a resume starts a new one: the state of the
-training lies in `Training`, not on a stack, so a paused experiment holds no thread and can be
-freed. What is asked for meanwhile waits for the next step boundary
+training is stored in `Training`, not on a stack, so a paused experiment holds no thread and can be
+freed. What is requested meanwhile waits for the next step boundary
 (`workbench.experiment.runtime.command_thread`).
 """
 
@@ -51,7 +51,7 @@ _BEGUN_ANEW = (
 
 _NOTHING_SET = ThreadState()
 _LOOK_S = 0.05
-"""Between two looks at a run that is waited for."""
+"""Seconds between two checks of a run that is waited for."""
 
 log = logging.getLogger("workbench")
 
@@ -66,31 +66,31 @@ class Runner(Worker):
         self.training = training
         self.plan = Plan()
         self.error: BaseException | None = None
-        """The exception of a run somebody waits for; its traceback holds tensors."""
+        """The exception of a run that a caller waits for; its traceback holds tensors."""
         self.given: Stretch | None = None
-        """Steps that are being computed elsewhere already: they are followed, not begun."""
+        """A session whose steps are already being computed: it is followed, not begun."""
         self._kept: Stretch | None = None
-        """Steps computed elsewhere whose state stays on disk until the last checkpoint is there."""
+        """A session whose state stays on disk until the last checkpoint is there."""
         self._checkpoints = checkpoints
         self._keep_error = False
         self._cut = False
         """Whether trials of remedies are to end."""
         self._is_cut_off = False
-        """Whether it trained when the program ended."""
+        """Whether it was training when the program ended."""
         self._before: list[InUse] = []
-        """What others still do with the same model when a run begins; it ends soon."""
+        """Work of others that still use the same model when a run begins; it ends soon."""
         register(self)
 
     @property
     def ending(self) -> bool:
-        """Whether it ends soon: told to pause or stop, doing single steps or a rehearsal."""
+        """Whether it ends soon: asked to pause or stop, doing single steps or a rehearsal."""
         with self._gate:
             halting = bool(self.halted) or self.plan.halt_at is not None or self._is_over
             return self._active and (halting or self._aside) and not self._goes_on
 
     @property
     def epoch(self) -> int:
-        """The epoch under way, from 1; the last one when the run is over, 0 before any step."""
+        """The epoch in progress, from 1; the last one when the run is over, 0 before any step."""
         cursor = self.training.cursor
         under_way = cursor.index > 0 or self.training.board.status == "training"
         return min(cursor.epoch + under_way, self.plan.until_epoch or cursor.epoch + 1)
@@ -99,7 +99,7 @@ class Runner(Worker):
         """`Worker.go_on`; single steps become a run.
 
         Raises:
-            RuntimeError: it was told to stop.
+            RuntimeError: it was asked to stop.
         """
         with self._gate:
             if self._active and self.halted == "stop":
@@ -112,14 +112,14 @@ class Runner(Worker):
             return going
 
     def step_on(self, steps: int, anew: Callable[[], object]) -> bool:
-        """Do so many single steps more than are being done; False where nothing runs.
+        """Do this many single steps in addition to those in progress; False if nothing is running.
 
         Args:
-            steps: how many.
-            anew: does them where what runs has been told to end, or has found that it does.
+            steps: number of steps.
+            anew: does them if what is running was asked to end, or has found that it ends.
 
         Raises:
-            RuntimeError: it runs, and not by single steps.
+            RuntimeError: it is running, and not in single steps.
         """
         with self._gate:
             if not self._is_busy():
@@ -135,7 +135,7 @@ class Runner(Worker):
             return True
 
     def cut_short(self) -> None:
-        """End trials of remedies, if any are under way, at the next request for memory."""
+        """End trials of remedies, if any are in progress, at the next request for memory."""
         self._cut = True
 
     def start(
@@ -147,19 +147,21 @@ class Runner(Worker):
         keep_error: bool = False,
         asked_from: ThreadState = _NOTHING_SET,
     ) -> None:
-        """Go on to the end of a plan on a new thread, whose prints go where ``context`` says.
+        """Continue to the end of a plan on a new thread, whose prints go where ``context`` says.
 
         Args:
-            context: of the caller.
-            make_plan: gives the `plan`; called once it is sure that nobody else has begun a run.
-            given: steps that are being computed elsewhere already.
-            keep_error: whether somebody waits, and what is raised is to be raised there.
-            asked_from: what the caller's thread has set.
+            context: context of the caller.
+            make_plan: returns the `plan`; called once it is certain that no other caller has begun
+                a run.
+            given: a session whose steps are already being computed.
+            keep_error: whether a caller waits, so that what is raised is to be raised there.
+            asked_from: settings of the caller's thread.
 
         Raises:
-            RuntimeError: it runs already, or another experiment trains the same model, or no thread
-                can be started, or the program ends.
-            KeyboardInterrupt: one came meanwhile; the run has begun, or all is as it was before.
+            RuntimeError: it is already running, or another experiment trains the same model, or no
+                thread can be started, or the program ends.
+            KeyboardInterrupt: one came meanwhile; the run has begun, or everything is as it was
+                before.
         """
         at_exit.refuse_to_begin()
         board = self.training.board
@@ -176,16 +178,16 @@ class Runner(Worker):
                 with interrupts_deferred():
                     self._begin(context, lambda: self._attempt(asked_from))
                     undo = None
-            except BaseException:  # an interrupt too: nothing would train, and be waited for
+            except BaseException:  # an interrupt too: callers would wait for nothing
                 if undo is not None:
                     self._finish(undo)
                 raise
 
     def _take(self, make_plan: Callable[[], Plan], given: Stretch | None) -> Callable[[], None]:
-        """Be busy with a run; returns what says that it has not begun after all. Held: the turn.
+        """Become busy with a run; return what reverts that. The caller holds the turn.
 
         Raises:
-            RuntimeError: it runs already, or another experiment trains the same model.
+            RuntimeError: it is already running, or another experiment trains the same model.
         """
         with beginning, self._gate:
             if self._active:
@@ -207,8 +209,8 @@ class Runner(Worker):
         """Compute a step for the probes that wait, on a new thread, and undo it; status stays.
 
         Args:
-            context: of the caller.
-            asked_from: what the caller's thread has set.
+            context: context of the caller.
+            asked_from: settings of the caller's thread.
 
         Raises:
             RuntimeError: no thread can be started, or the program ends.
@@ -223,10 +225,10 @@ class Runner(Worker):
             self._begin_or_finish(context, lambda: self._rehearse(asked_from))
 
     def refuse_in_use(self) -> None:
-        """Leave the model alone while another experiment trains it.
+        """Refuse to use the model while another experiment trains it.
 
         Raises:
-            RuntimeError: one does.
+            RuntimeError: another experiment does.
         """
         self._refuse_in_use(others_at_work(self))
 
@@ -242,7 +244,7 @@ class Runner(Worker):
         super().ask_to_leave()
 
     def leave(self) -> None:
-        """`Worker.leave`, and say so where a script was to train on."""
+        """`Worker.leave`, with a warning if that stops the training of a script."""
         training, in_a_script = self.training, not at_exit.in_a_kernel()
         super().leave()
         if self._is_cut_off and in_a_script and training.board.status == "stopped":
@@ -254,11 +256,11 @@ class Runner(Worker):
             )
 
     def doing(self) -> str:
-        """The step under way."""
+        """The step in progress."""
         return f"step {self.training.step_count + 1:,} of {self.training.name}"
 
     def _begin_or_finish(self, context: Context, work: Callable[[], None]) -> None:
-        """`_begin`, and be busy no more where that fails. Held: the turn."""
+        """`_begin`, and stop being busy if that fails. The caller holds the turn."""
         try:
             self._begin(context, work)
         except RuntimeError:
@@ -293,10 +295,10 @@ class Runner(Worker):
         self._end(status, "; ".join(filter(None, self._last_words(status))))
 
     def _wait_for_others(self) -> None:
-        """Begin once those have ended that used the model and were told to end.
+        """Wait for the end of others that used the model and were asked to end.
 
         Raises:
-            RuntimeError: one of them was told to go on since.
+            RuntimeError: one of them has been asked to continue since.
         """
         before, self._before = self._before, []
         for other in before:
@@ -304,7 +306,7 @@ class Runner(Worker):
                 self._refuse_in_use([other])
 
     def _write_last(self) -> None:
-        """Write the checkpoint of the run's end, and wait until the file is whole."""
+        """Write the checkpoint of the run's end, and wait until the file is complete."""
         self._checkpoints.offer(self.training, final=True)
         self._checkpoints.join()
         kept, self._kept = self._kept, None
@@ -312,7 +314,7 @@ class Runner(Worker):
             kept.clear()
 
     def _rehearse(self, asked_from: ThreadState) -> None:
-        """Compute a step for the probes that wait; the experiment is what it was before."""
+        """Compute a step for the probes that wait; the experiment is left as it was before."""
         training, board = self.training, self.training.board
         status, message, step = board.status, board.message, training.step_count
         board.say(f"step {step + 1:,} is computed for a capture and not applied", step)
@@ -328,7 +330,7 @@ class Runner(Worker):
         self._end(status, message, board.failure)
 
     def _last_words(self, status: Status) -> tuple[str, str]:
-        """How it ended, and why there is no checkpoint where there is none."""
+        """How it ended, and why there is no checkpoint if there is none."""
         problem, notes = self._checkpoints.problem, self.training.board.notes
         if problem and problem not in notes:
             notes.append(problem)
@@ -355,11 +357,11 @@ class Runner(Worker):
         return status
 
     def _at_a_boundary(self) -> Status | None:
-        """Carry out what was asked for; how the run ends here, or None where it goes on."""
+        """Carry out what was requested; return how the run ends here, or None if it continues."""
         plan, training = self.plan, self.training
         if self._commands:
             self._carry_out()
-        with self._gate:  # what is asked for from here on finds that the run has ended
+        with self._gate:  # what is requested from here on finds that the run has ended
             status: Status | None = None
             if self.halted:
                 status = "paused" if self.halted == "pause" else "stopped"
@@ -371,7 +373,7 @@ class Runner(Worker):
         return status
 
     def _do_steps_elsewhere(self) -> None:
-        """Have steps computed by others until the plan is fulfilled or the training is wanted."""
+        """Have steps computed remotely until the plan is fulfilled or the training is needed."""
         if self.training.probes:
             self._capture_at_home()
         stretch, self.given = self.given, None
@@ -389,11 +391,11 @@ class Runner(Worker):
                 stretch.clear()
 
     def _is_wanted(self) -> bool:
-        """Carry out what needs no training; whether there is something that does."""
+        """Carry out what needs no training; return whether there is something that does."""
         return not self._carry_out_light() or bool(self.halted)
 
     def _capture_at_home(self) -> None:
-        """A capture is of one process; its fault ends no run that it is not a part of."""
+        """Capture a step in one process; a fault in it does not end the run."""
         training = self.training
         try:
             remote.capture_at_home(training)
@@ -403,7 +405,7 @@ class Runner(Worker):
             training.drop_probes()
 
     def _stopped_by_the_end(self) -> None:
-        """What the step needed was taken away as the run was to end: that is no fault of it."""
+        """End a run whose step failed only because the run was to end: that is not its fault."""
         with self._gate:
             self._is_over = True
         if self.training.cursor.fetching:  # nothing of a step was done
@@ -435,7 +437,7 @@ class Runner(Worker):
             quietly(lambda: self._look_for_remedies(failure))
 
     def _described(self, error: BaseException, step: int, text: str) -> tuple[Failure, str]:
-        """The failure and the status line of what was raised, which is ``text`` by default."""
+        """Return failure and status line for what was raised; the latter is ``text`` by default."""
         training = self.training
         failure = self._looked_into(error, step)
         if training.cursor.fetching and training.cursor.goes_on_anew:
@@ -455,12 +457,12 @@ class Runner(Worker):
         return failure, text
 
     def _look_for_remedies(self, failure: Failure) -> None:
-        """On a thread that begins when this one ends; the failure is told already."""
+        """Look for remedies on a thread that begins when this one ends; the failure is reported."""
         at_exit.refuse_to_begin()
         with self._turn, interrupts_deferred():
             with self._gate:
                 if self.training.board.failure is not failure:
-                    return  # somebody has stopped or gone on meanwhile
+                    return  # the user has stopped or continued meanwhile
                 if self._active:
                     self._commands.append(lambda: self._look_for_remedies(failure))
                     return
@@ -470,7 +472,7 @@ class Runner(Worker):
             self._begin_or_finish(context, lambda: self._try_remedies(failure))
 
     def _try_remedies(self, failure: Failure) -> None:
-        """Try what would help until somebody runs, resumes or stops."""
+        """Try what would help until the user runs, resumes or stops."""
         board, step = self.training.board, self.training.step_count
 
         def cancelled() -> bool:
@@ -489,7 +491,7 @@ class Runner(Worker):
             found = remedied(self.training, failure, trials)
         except BaseException:
             log.exception("remedies could not be tried")
-        if board.failure is not failure:  # it is no longer so
+        if board.failure is not failure:  # it is no longer current
             self._end(board.status, board.message, board.failure)
             return
         self._end(board.status, _with_first(failure, found), found)
@@ -513,7 +515,7 @@ class Runner(Worker):
 
 
 def _in_short(error: BaseException, step: int) -> Failure:
-    """The failure where nothing more can be found out about it."""
+    """The failure if nothing more can be found out about it."""
     return Failure(
         kind="nan" if isinstance(error, NonFiniteError) else "exception",
         title=type(error).__name__,
@@ -537,7 +539,7 @@ def _doing(training: Training) -> str:
 
 
 def _with_first(failure: Failure, found: Failure) -> str:
-    """The status line once remedies were tried."""
+    """The status line after remedies were tried."""
     text = _OUT_OF_MEMORY.format(step=failure.step)
     fitting = [remedy for remedy in found.remedies if remedy.fits]
     return f"{text}. It would fit with {fitting[0].name}" if fitting else text

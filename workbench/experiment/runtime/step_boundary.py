@@ -1,9 +1,9 @@
-"""What the next step is made of, handed out at a moment when no step is under way.
+"""The parts of the next step, provided at a moment when no step is in progress.
 
-Tools that work the next step out beforehand (`workbench.memory.prediction.predict`) need its model,
+Tools that compute the next step in advance (`workbench.memory.prediction.predict`) need its model,
 its optimizer, its loss and its batch together. While a run is active these belong to the runner's
-thread, so work on them is queued like any command and done between two steps; else it is done by
-the caller at once, and what is asked of the experiment meanwhile waits as it would for a step.
+thread, so work on them is queued like any command and done between two steps; otherwise the caller
+does it at once, and what is requested of the experiment meanwhile waits as it would for a step.
 Training waits too, and nothing of it may be changed.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LONGEST_WAIT_S = 30.0
-"""For the step under way to end, where a question of somebody's waits for it."""
+"""Seconds that a query of the user's waits for the step in progress to end."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -40,15 +40,15 @@ class NextStep:
     """Everything that `workbench.experiment.loop.step` needs: to be copied, not to be used."""
 
     name: str
-    """The experiment's."""
+    """Name of the experiment."""
     step: int
-    """Counting from 1."""
+    """Number of the step, counting from 1."""
     model: nn.Module
     optimizer: torch.optim.Optimizer
     loss: Loss
     modes: ModeSet
     is_attached: bool
-    """Whether the model has been handed over to its modes; else it is as it was given."""
+    """Whether the model has been handed over to its modes; otherwise it is as it was passed."""
     clip_grad_norm: float | None
     device: torch.device
     batch: Any
@@ -57,20 +57,21 @@ class NextStep:
 def between_steps(
     experiment: Experiment, work: Callable[[NextStep], T], *, wait_s: float | None = None
 ) -> T:
-    """The result of ``work``, done at the next step boundary; at once where nothing trains.
+    """Return the result of ``work``, done at the next step boundary; at once if nothing trains.
 
-    Random numbers that it draws are put back.
+    Random states that it changes are restored.
 
     Args:
-        experiment: whose next step it is.
-        work: what is done with it.
-        wait_s: seconds within which the step under way must end; None: however long it takes.
+        experiment: the experiment whose next step it is.
+        work: what is done with the next step.
+        wait_s: seconds within which the step in progress must end; None: however long it takes.
 
     Raises:
-        TimeoutError: it did not, and ``work`` is not done any more.
-        RuntimeError: the experiment is closed, or the training thread itself asked (from a callback
-            of a step): it would wait for itself; or another experiment trains the model.
-        Exception: what ``work`` raises, or what fetching the batch does; the run goes on.
+        TimeoutError: it did not, and ``work`` will not be done.
+        RuntimeError: the experiment is closed, or this is called on the training thread itself
+            (from a callback of a step), which would wait for itself; or another experiment trains
+            the model.
+        Exception: whatever ``work`` raises, or fetching the batch does; the run continues.
     """
     return at_step_boundary(experiment, lambda training: _done(training, work), wait_s=wait_s)
 
@@ -78,7 +79,7 @@ def between_steps(
 def at_step_boundary(
     experiment: Experiment, work: Callable[[Training], T], *, wait_s: float | None = None
 ) -> T:
-    """The result of ``work`` on the training itself, done at the next step boundary.
+    """Return the result of ``work`` on the training itself, done at the next step boundary.
 
     Raises:
         TimeoutError, RuntimeError, Exception: as `between_steps`.
@@ -92,7 +93,7 @@ def at_step_boundary(
     result: list[T] = []
     problem: list[BaseException] = []
     begun, done = threading.Event(), threading.Event()
-    turn = threading.Lock()  # taken once: by the work, or by who waited too long for it
+    turn = threading.Lock()  # taken once: by the work, or by a caller that waited too long for it
 
     def command() -> None:
         if not turn.acquire(blocking=False):
@@ -117,7 +118,7 @@ def at_step_boundary(
 
 
 def refuse_if_closed(experiment: Experiment) -> None:
-    """Nothing is to be begun for an experiment that trains no more.
+    """Refuse to begin anything for an experiment that no longer trains.
 
     Raises:
         RuntimeError: it is closed.
@@ -137,7 +138,7 @@ def _done(training: Training, work: Callable[[NextStep], T]) -> T:
 
 @contextmanager
 def _settled_modes(training: Training) -> Generator[None]:
-    """The model under the modes of the next step, or as it was given where those come with it."""
+    """Context with the next step's modes attached, or with none if they come with that step."""
     leaving = training.attached
     if leaving is None or leaving is training.modeset:
         yield
@@ -164,17 +165,17 @@ def _next_step(training: Training) -> NextStep:
     )
 
 
-# A training handed out whole at a step boundary, to be copied as it stands.
+# A whole training, provided at a step boundary to be copied as it is.
 
 
 def copied(experiment: Experiment, copy: Callable[[Training], None]) -> None:
-    """Have ``copy`` write the training down, without its modes attached; it goes on as before.
+    """Have ``copy`` record the training, without its modes attached; it then continues as before.
 
-    Random numbers are those of the run while ``copy`` is at work.
+    Random states are those of the run while ``copy`` works.
 
     Raises:
-        RuntimeError: the experiment is closed, or the training thread itself asked.
-        Exception: what ``copy`` raises; the experiment goes on.
+        RuntimeError: the experiment is closed, or this is called on the training thread itself.
+        Exception: whatever ``copy`` raises; the experiment continues.
     """
 
     def work(training: Training) -> None:

@@ -1,8 +1,8 @@
 """A graph break under ``fullgraph``, as one sentence: where it is, what it is, what to do.
 
 Dynamo's own error explains the break at length and names no line of the user's in its traceback:
-the frame was being read, not run. The line is in the error's ``real_stack``. This is the one place
-that touches `torch._dynamo.exc`; a test fails loudly when it moves.
+the frame was being read, not run. The line is in the error's ``real_stack``. This is the only place
+that uses `torch._dynamo.exc`; a test fails loudly if it moves.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from workbench.records.source import SourceLine, source_line
 from workbench.torch_private.compiler import graph_break_errors, recompile_limit_error
 
 _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
-"""Nobody is told to rewrite a line of torch's or of ours."""
+"""Files in which the user is not asked to rewrite a line: those of torch and ours."""
 
 
 class GraphBreakError(RuntimeError):
-    """Dynamo met a graph break, or its limit of recompiles, where none is allowed."""
+    """Dynamo met a graph break, or its recompile limit, where none is allowed."""
 
     def __init__(self, message: str, source: SourceLine | None) -> None:
         super().__init__(message)
         self.source = source
-        """The line of the user's; None where Dynamo told none. It is on no traceback."""
+        """The user's line; None if Dynamo reported none. It is on no traceback."""
 
 
 def without_breaks(compiled: Callable[..., Any], value: str) -> Callable[..., Any]:
-    """``compiled``, a region of mode ``compile`` at ``value``; a break in it is said in a sentence.
+    """Return ``compiled``, a region of mode ``compile`` at ``value``, which explains a break in it.
 
     Raises:
-        GraphBreakError: by what is returned, for a graph break, and where a call fits none of as
-            many variants as Dynamo keeps; its own error is the cause.
+        GraphBreakError: by what is returned, for a graph break, and for a call that fits none of
+            the variants that Dynamo keeps; Dynamo's own error is the cause.
     """
 
     @functools.wraps(compiled)
@@ -83,7 +83,7 @@ def _place(line: SourceLine | None) -> str:
 
 
 def _line(error: BaseException) -> SourceLine | None:
-    """The innermost line of the user's that was read."""
+    """The innermost line of the user's code that was read."""
     stack: list[FrameSummary] = list(getattr(error, "real_stack", None) or ())
     theirs = [frame for frame in stack if not frame.filename.startswith(_LIBRARIES)]
     if not stack:

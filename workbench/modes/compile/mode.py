@@ -1,16 +1,16 @@
 """Compile: run the model, or each of its blocks, through ``torch.compile``.
 
-Modules are compiled *in place*: as `nn.Module.compile` does, only the module's
-``_compiled_call_impl`` is set. No wrapper is put around anything, so names in ``state_dict`` do not
-change, and putting the attribute back undoes it exactly. `nn.Module.compile` itself is not used: it
-starts in a frame of torch's own, which Dynamo skips, so a block that is an ``nn.Sequential`` or an
-``nn.Linear`` would stay eager without a word (torch 2.13). Our frame hands the module over as an
-argument, so that equal blocks share one compiled region.
+Modules are compiled *in place*: as in `nn.Module.compile`, only the module's
+``_compiled_call_impl`` is set. Nothing is wrapped, so names in ``state_dict`` do not change, and
+restoring the attribute undoes it exactly. `nn.Module.compile` itself is not used: it starts in a
+frame of torch's own, which Dynamo skips, so a block that is an ``nn.Sequential`` or an
+``nn.Linear`` would silently stay eager (torch 2.13). Our frame passes the module as an argument, so
+that equal blocks share one compiled region.
 
 ``blocks`` (`workbench.modes.core.model_blocks`) is the first choice: it compiles in a fraction of
 the time of ``whole``, which can fuse across blocks. Graph breaks are allowed, because
-data-dependent Python control flow is welcome in a model; only what lies between them is compiled.
-What else ``torch.compile`` may be told follows after commas (`workbench.modes.compile.options`).
+data-dependent Python control flow is welcome in a model; only the code between them is compiled.
+Other settings of ``torch.compile`` follow after commas (`workbench.modes.compile.options`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _VARIANTS_PER_BLOCK = 4
 
 
 class Compile(Mode):
-    """off, one compiled region per block, or one for the whole model."""
+    """Compilation: off, one compiled region per block, or one for the whole model."""
 
     name: ClassVar[str] = "compile"
     label: ClassVar[str] = "Compile"
@@ -54,7 +54,8 @@ class Compile(Mode):
         self.options = CompileOptions.parse(value)
         super().__init__(str(self.options), device)
         self.baked_in = ""
-        """What other modes change inside a region without Dynamo noticing (`Mode.unguarded`)."""
+        """Choices of other modes that change a region without Dynamo noticing
+        (`Mode.unguarded`)."""
         self._before: list[tuple[weakref.ref[nn.Module], Any]] = []
 
     @classmethod
@@ -77,16 +78,16 @@ class Compile(Mode):
 
     @classmethod
     def check(cls, value: str) -> None:
-        """Refuse what `CompileOptions` cannot read."""
+        """Refuse what `CompileOptions` cannot parse."""
         CompileOptions.parse(value)
 
     @property
     def offered_as(self) -> str:
-        """Options need nothing more than the regions that they are for."""
+        """The regions alone: options need nothing more than the regions that they are for."""
         return self.options.regions
 
     def choices_for(self, model: nn.Module) -> tuple[ModeChoice, ...]:  # noqa: ARG002 - any model
-        """`choices`, and the value itself where it has options, with what they do here."""
+        """`choices`, and the value itself if it has options, with their effect on this device."""
         offered = self.choices(self.device)
         if self.value in self.values:
             return offered
@@ -99,7 +100,7 @@ class Compile(Mode):
 
     @classmethod
     def needs(cls, device: torch.device) -> str:
-        """``needs a C++ compiler`` where the toolchain is missing."""
+        """``needs a C++ compiler`` if the toolchain is missing."""
         missing = missing_for_compile(device)
         return missing.short if missing else ""
 
@@ -125,7 +126,7 @@ class Compile(Mode):
             module.__dict__[COMPILED_CALL] = functools.partial(compiled, module)
 
     def detach(self, model: nn.Module) -> None:  # noqa: ARG002 - what was attached is remembered
-        """Give every compiled module back the call it had."""
+        """Restore the call that every compiled module had."""
         for reference, before in reversed(self._before):
             module = reference()
             if module is None:
@@ -143,7 +144,7 @@ _numbers = itertools.count(1)
 
 
 def regions_of(model: nn.Module) -> list[types.CodeType]:
-    """The code of every region of ``model`` that compile was switched on for, now or before."""
+    """Code of every region of ``model`` for which compile was switched on, now or before."""
     return [function.__code__ for function in _regions.get(model, {}).values()]
 
 
@@ -153,13 +154,14 @@ def _call(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
 
 
 def _region_of(model: nn.Module, module: nn.Module, options: str) -> types.FunctionType:
-    """`_call` with a code object for ``module`` and the blocks of ``model`` that equal it.
+    """Return `_call` with a code object for ``module`` and the blocks of ``model`` that equal it.
 
     Dynamo keeps compiled variants, and counts them against its limit, by code object; what it
-    learns about changing shapes it keeps by the code's name. So equal blocks share one, a model
-    finds its own again when compile is switched back on, and blocks of other shapes do not make
-    each other's shapes dynamic. Every set of ``options`` has one of its own: guards know nothing of
-    them, and a region that was compiled with breaks would go on breaking under ``fullgraph``.
+    learns about changing shapes it keeps by the name of the code. So equal blocks share one, a
+    model finds its own again when compile is switched back on, and blocks of other shapes do not
+    make each other's shapes dynamic. Every set of ``options`` has a code object of its own: guards
+    know nothing of options, and a region that was compiled with breaks would continue to break
+    under ``fullgraph``.
     """
     tensors = [*module.named_parameters(), *module.named_buffers()]
     shapes = tuple((name, tensor.shape, tensor.dtype) for name, tensor in tensors)
@@ -173,7 +175,7 @@ def _region_of(model: nn.Module, module: nn.Module, options: str) -> types.Funct
 
 
 def _arguments(options: CompileOptions, baked_in: str, num_targets: int) -> dict[str, Any]:
-    """What ``torch.compile`` is given with each region."""
+    """Arguments of ``torch.compile`` for each region."""
     found = options.arguments()
     found["backend"] = _Inductor(baked_in) if baked_in else "inductor"
     if "recompile_limit" in inspect.signature(torch.compile).parameters:
@@ -185,11 +187,11 @@ def _arguments(options: CompileOptions, baked_in: str, num_targets: int) -> dict
 class _Inductor:
     """Inductor under a name of its own.
 
-    Dynamo reuses compiled code when its guards hold and the backend is equal. The attention kernel
-    is chosen while compiling and no guard covers it, so a region compiled for flash would go on
-    running flash after a switch to math. A backend that is equal only for an equal key keeps the
-    two apart and finds the first again when switched back. ``torch.compile`` compares its own mode
-    and ``dynamic`` beside it, and hands the mode on to a backend that it does not know.
+    Dynamo reuses compiled code if its guards hold and the backend is equal. The attention kernel is
+    chosen while compiling and no guard covers it, so a region compiled for flash would continue to
+    run flash after a switch to math. A backend that is equal only for an equal key keeps the two
+    apart and finds the first again after switching back. ``torch.compile`` also compares its own
+    mode and ``dynamic``, and passes the mode on to a backend that it does not know.
     """
 
     def __init__(self, key: str) -> None:

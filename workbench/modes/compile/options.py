@@ -1,13 +1,13 @@
-"""What a value of mode ``compile`` says: which regions, and what ``torch.compile`` is told of them.
+"""A value of mode ``compile``: which regions, and what ``torch.compile`` is given for them.
 
 A value is ``off``, ``blocks`` or ``whole``; the last two may be followed by options after commas,
 in any order: ``whole,max-autotune-no-cudagraphs,dynamic,fullgraph``.
 
 * One of the modes of ``torch.compile``, as this torch lists them (`torch._inductor`'s
-  ``list_mode_options``; its ``default`` is what is meant where none is named).
-* ``dynamic``: sizes are symbols from the start. ``static``: every new size compiles anew. With
-  neither, Dynamo begins with sizes as they are and makes a symbol of one that changes.
-* ``fullgraph``: a graph break is an error instead of a way out into Python.
+  ``list_mode_options``; its ``default`` applies if none is named).
+* ``dynamic``: sizes are symbols from the start. ``static``: every new size is compiled separately.
+  With neither, Dynamo begins with sizes as they are, and one that changes becomes a symbol.
+* ``fullgraph``: a graph break is an error instead of a fallback to Python.
 
 Source of the meanings: the documentation of ``torch.compile``.
 """
@@ -29,7 +29,7 @@ _CUDA_GRAPHS = "triton.cudagraphs"
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """A value of mode ``compile``, read; its ``str`` is the one way of writing it."""
+    """A parsed value of mode ``compile``; its ``str`` is the canonical form."""
 
     regions: str
     """``off``, ``blocks`` or ``whole``"""
@@ -41,10 +41,11 @@ class CompileOptions:
 
     @classmethod
     def parse(cls, value: str) -> CompileOptions:
-        """Read ``value``; case, spaces and the order of options do not matter.
+        """Parse ``value``; case, spaces and the order of options do not matter.
 
         Raises:
-            ValueError: something in it is unknown or contradicts the rest; what is valid is listed.
+            ValueError: something in it is unknown or contradicts the rest; the message lists what
+                is valid.
         """
         regions, *options = (part.strip().lower() for part in value.split(","))
         if regions not in _FORMS:
@@ -67,12 +68,12 @@ class CompileOptions:
 
     @property
     def without_regions(self) -> str:
-        """The options alone, ``""`` where there are none; regions compiled apart differ in it."""
+        """The options alone, ``""`` if there are none; regions compiled apart differ in them."""
         shapes = next((name for name, value in _SHAPES.items() if value is self.dynamic), "")
         return ",".join(filter(None, [self.mode, shapes, _FULLGRAPH if self.fullgraph else ""]))
 
     def arguments(self) -> dict[str, Any]:
-        """What ``torch.compile`` is given beside the region and the backend."""
+        """Arguments of ``torch.compile`` besides the region and the backend."""
         return {
             "mode": self.mode or None,
             "dynamic": self.dynamic,
@@ -80,7 +81,7 @@ class CompileOptions:
         }
 
     def without_effect(self, device: torch.device) -> str:
-        """What of the options does nothing on ``device``, in a sentence, or ``""``."""
+        """Which of the options have no effect on ``device``, as a sentence, or ``""``."""
         if device.type == "cuda" or not self.mode or _CUDA_GRAPHS not in mode_settings(self.mode):
             return ""
         other = self.mode + "-no-cudagraphs"
@@ -89,7 +90,7 @@ class CompileOptions:
 
 
 def torch_modes() -> tuple[str, ...]:
-    """The modes of ``torch.compile`` that this torch has, its default left out."""
+    """The modes of ``torch.compile`` that this torch has, without its default."""
     return tuple(name for name in _settings_by_mode() if name != "default")
 
 
@@ -103,7 +104,7 @@ def _settings_by_mode() -> dict[str, dict[str, Any]]:
 
 
 def _check(value: str, regions: str, options: list[str]) -> None:
-    """Refuse options that are unknown, said twice, or exclude each other."""
+    """Refuse options that are unknown, given twice, or exclude each other."""
     modes = torch_modes()
     valid = ", ".join([*modes, *_SHAPES, _FULLGRAPH])
     if regions == "off":

@@ -1,4 +1,4 @@
-"""What ``torch.compile`` needs from this machine, asked the way Inductor asks.
+"""What ``torch.compile`` needs from this machine, determined in the way that Inductor does it.
 
 Inductor's own look-ups are called through `workbench.torch_private.compiler`.
 """
@@ -34,7 +34,7 @@ class Missing:
 
 @once
 def missing_for_compile(device: torch.device) -> Missing | None:
-    """What keeps Inductor from compiling for ``device``, or None when nothing does."""
+    """What prevents Inductor from compiling for ``device``, or None if nothing does."""
     if device.type == "cuda":
         return _missing_triton()
     if device.type == "cpu":
@@ -43,12 +43,13 @@ def missing_for_compile(device: torch.device) -> Missing | None:
 
 
 def use_persistent_cache() -> None:
-    """Keep compiled code across kernels, unless the user already said where.
+    """Keep compiled code across kernels, unless the user has already set where.
 
-    Inductor's own default lies in the system's temporary folder and is lost at a reboot. A first
-    step that found its code in the cache took 1.7 s where the cold one took 20 s. What is in it is
-    run, so it is the user's alone. Where it cannot be, or cannot be written, this process has a
-    folder of its own, lost with it: Inductor's default would take one that another user has made.
+    Inductor's own default is in the system's temporary folder and is lost at a reboot. A first step
+    that found its code in the cache took 1.7 s, a cold one took 20 s. The contents of the folder
+    are executed, so it belongs to the user alone. If that is not possible, or it cannot be written,
+    this process has a folder of its own, which is lost with it: Inductor's default would take one
+    that another user has made.
     """
     if os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
         return
@@ -69,18 +70,18 @@ def use_persistent_cache() -> None:
 
 
 def _kept_cache() -> Path | None:
-    """The user's own folder for compiled code; None where it cannot be, or not be written."""
+    """The user's own folder for compiled code; None if it cannot exist or cannot be written."""
     try:
         home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
         folder = made_private(Path(home) / "workbench" / "inductor")
         with tempfile.TemporaryFile(dir=folder):
             return folder
-    except (OSError, RuntimeError):  # RuntimeError: nobody knows where the home is
+    except (OSError, RuntimeError):  # RuntimeError: the home folder is unknown
         return None
 
 
 def _can_run_from(folder: Path) -> bool:
-    """Not from a mount with ``noexec``: what Inductor builds is loaded from its cache."""
+    """Whether it is not on a ``noexec`` mount: what Inductor builds is loaded from its cache."""
     return not (hasattr(os, "statvfs") and os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 0))
 
 

@@ -2,8 +2,8 @@
 
 A `Mode` is an object with no-op hooks; a subclass overrides only what it changes. The step calls
 the hooks in one fixed order (`docs/architecture.md`, "A step"). A mode never holds training state
-that would be lost when it is switched off: whatever it needs to survive (a gradient scaler's
-scale, say) goes through `state_dict`.
+that would be lost when it is switched off: whatever has to survive (for example, a gradient
+scaler's scale) goes through `state_dict`.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class Mode:
     default: ClassVar[str] = ""
     values: ClassVar[tuple[str, ...]] = ()
     more_values: ClassVar[str] = ""
-    """What else may be a value, in words, where that depends on the model."""
+    """Description of further values, if these depend on the model."""
     bare: ClassVar[bool] = False
     """Whether its values are tokens of a mode string: ``bf16``, not ``precision:bf16``."""
     order: ClassVar[int] = 0
     """Order of application to the model, ascending."""
     unguarded: ClassVar[bool] = False
-    """Whether it changes what a compiled region computes without Dynamo's guards noticing, so that
-    a region has to be compiled anew when it changes."""
+    """Whether it changes what a compiled region computes without Dynamo's guards noticing, so
+    that a region has to be compiled again when it changes."""
     note: str = ""
-    """What has to be known of a value wherever its effect is shown: that it is emulated here."""
+    """What has to be known about a value wherever its effect is shown: that it is emulated here."""
 
     def __init__(self, value: str, device: torch.device) -> None:
         self.value = value
@@ -48,23 +48,23 @@ class Mode:
 
     @classmethod
     def choices(cls, device: torch.device) -> tuple[ModeChoice, ...]:
-        """Every value, each with whether this machine can run it, why not and what to do.
+        """Return every value, each with whether this machine can run it, why not and what to do.
 
-        Probed once per process and device; ``refresh()`` on the registry forgets the answers.
+        Probed once per process and device; ``refresh()`` of the registry discards the answers.
         """
         raise NotImplementedError(f"{cls.__name__} must list its choices")
 
     @classmethod
     def reads(cls, token: str) -> bool:
-        """Whether a token of a mode string is a value of this mode; asked of `bare` ones."""
+        """Whether a token of a mode string is a value of this mode; called for `bare` ones."""
         return token in cls.values
 
     @classmethod
     def check(cls, value: str) -> None:
-        """Refuse what is no value of this mode, whatever machine and model.
+        """Refuse what is not a value of this mode, on any machine and for any model.
 
         Raises:
-            ValueError: the valid ones are listed.
+            ValueError: the value is not valid; the message lists the valid ones.
         """
         if value not in cls.values and not (value and cls.more_values):
             valid = ", ".join(filter(None, [*cls.values, cls.more_values]))
@@ -103,11 +103,11 @@ class Mode:
         return ""
 
     def forward_context(self) -> AbstractContextManager[Any]:
-        """Entered around forward and loss, and nothing else."""
+        """Context to be entered around forward and loss, and nothing else."""
         return _NO_CONTEXT
 
     def explain(self, error: BaseException) -> str:  # noqa: ARG002 - for subclasses
-        """What ``error``, raised by a forward under this mode, has to do with it, or ``""``."""
+        """How ``error``, raised by a forward under this mode, is related to the mode, or ``""``."""
         return ""
 
     def backward(self, loss: torch.Tensor) -> None:
@@ -118,13 +118,13 @@ class Mode:
         """Called before gradients are read, clipped or measured (a scaler unscales here)."""
 
     def optimizer_step(self, *optimizers: torch.optim.Optimizer) -> bool:
-        """Apply the update; False when it was skipped (non-finite scaled gradients)."""
+        """Apply the update; return False if it was skipped (non-finite scaled gradients)."""
         for optimizer in optimizers:
             optimizer.step()
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        """What must survive switching away and back."""
+        """State that must survive switching away and back."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

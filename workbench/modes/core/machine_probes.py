@@ -1,8 +1,8 @@
 """Answers about this machine that are found once and can be forgotten.
 
-Whether a compiler is installed or a kernel runs does not change while nobody touches the machine,
-and asking costs milliseconds to seconds, so every probe is asked once per set of arguments. "Check
-again" in the panel calls `forget`, and the next question is answered anew.
+Whether a compiler is installed or a kernel runs does not change unless someone changes the machine,
+and probing costs milliseconds to seconds, so every probe runs once per set of arguments. "Check
+again" in the panel calls `forget`, and the next query runs the probe again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FORGETTERS: list[Callable[[], None]] = []
 def once(probe: Callable[P, R]) -> Callable[P, R]:
     """Decorate ``probe`` so that it runs once per set of (hashable) arguments until `forget`.
 
-    An exception is not remembered: the next call asks again.
+    An exception is not remembered: the next call probes again.
     """
     cached = cache(probe)
     _FORGETTERS.append(cached.cache_clear)
@@ -28,17 +28,17 @@ def once(probe: Callable[P, R]) -> Callable[P, R]:
 
 
 def on_forget(action: Callable[[], None]) -> None:
-    """Have `forget` call ``action`` too, for answers that are not kept by `once`."""
+    """Have `forget` call ``action`` too, for answers that are not cached by `once`."""
     _FORGETTERS.append(action)
 
 
 def forget() -> None:
-    """Drop every remembered answer."""
+    """Discard every remembered answer."""
     for clear in _FORGETTERS:
         clear()
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, or its type where it has none: fit for one sentence."""
+    """The first line of an error's text, or its type if it has none: fit for one sentence."""
     lines = str(error).strip().splitlines()
     return lines[0].strip().rstrip(".") if lines else type(error).__name__

@@ -5,9 +5,9 @@ whole model and gives most of the gain. A block is
 
 1. a module whose class is repeated inside ``ModuleList``, ``ModuleDict`` or ``Sequential``
    containers, the outermost where such modules nest;
-2. else, where nothing repeats, a direct child of the model that has parameters.
+2. otherwise, if nothing repeats, a direct child of the model that has parameters.
 
-A single ``nn.Linear`` or ``nn.Conv2d`` is no block: there is nothing in it to fuse.
+A single ``nn.Linear`` or ``nn.Conv2d`` is not a block: there is nothing in it to fuse.
 
 Source of the rule: torchtitan and the "Regional compilation" recipe of the PyTorch tutorials
 compile repeated layers; this is the same choice made without naming the layers.
@@ -30,7 +30,7 @@ def find_blocks(model: nn.Module) -> list[nn.Module]:
 
 
 def blocks_in(module: nn.Module) -> list[nn.Module]:
-    """The blocks directly in a container; of any other module, itself where it is one."""
+    """Blocks directly in a container; for any other module, the module itself if it is a block."""
     if isinstance(module, _CONTAINERS):
         inside = [child for child in module.children() if _is_block(child)]
         if inside or isinstance(module, _UNCALLABLE):
@@ -45,7 +45,7 @@ def _repeated(model: nn.Module) -> list[nn.Module]:
 
 
 def _listed(model: nn.Module) -> Iterator[nn.Module]:
-    """Candidates that lie directly in a container, each once."""
+    """Candidates that are directly in a container, each once."""
     seen: set[int] = set()
     for container in model.modules():
         if not isinstance(container, _CONTAINERS):
@@ -68,7 +68,7 @@ def _outermost(module: nn.Module, wanted: set[int], seen: set[int]) -> Iterator[
 
 
 def _is_block(module: nn.Module) -> bool:
-    """Callable, has parameters, and is more than one of torch's own single layers."""
+    """Whether it is callable, has parameters, and is more than one of torch's own single layers."""
     if isinstance(module, _UNCALLABLE) or next(module.parameters(), None) is None:
         return False
     single_layer = next(module.children(), None) is None

@@ -1,9 +1,9 @@
-"""Who runs a model under modes: a model is changed by one at a time.
+"""Which user runs a model under modes: only one at a time may change a model.
 
-Modes change a model in place, and put back what they found. Two that did so to one model at the
-same time would each put back the other's work. So a model that `workbench.Modes` has prepared is
-its own until it is removed, and one that an experiment has attached is the experiment's until it is
-closed. Nothing here keeps a model, a set of modes or their user alive.
+Modes change a model in place, and restore what they found. Two that did so to one model at the same
+time would each restore the other's work. So a model that `workbench.Modes` has prepared belongs to
+it until it is removed, and one that an experiment has attached belongs to the experiment until it
+is closed. Nothing here keeps a model, a set of modes or their user alive.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.nn.parameter import is_lazy
 
 
 class Tenant(Protocol):
-    """What has prepared models: its ``str`` is its modes."""
+    """An object that has prepared models; its ``str`` is its modes."""
 
     def runs(self, modeset: object) -> bool:
         """Whether ``modeset`` is its own."""
@@ -29,10 +29,10 @@ _attached: weakref.WeakKeyDictionary[nn.Module, weakref.ref[object]] = weakref.W
 
 
 def take(model: nn.Module, tenant: Tenant) -> None:
-    """Let ``model``, and every module in it, be ``tenant``'s.
+    """Assign ``model``, and every module in it, to ``tenant``.
 
     Raises:
-        RuntimeError: it, or a part of it, is prepared already, or an experiment has it.
+        RuntimeError: it, or a part of it, is already prepared, or an experiment uses it.
     """
     refuse_prepared(model, error=RuntimeError)
     user = _attached.get(model)
@@ -46,16 +46,16 @@ def take(model: nn.Module, tenant: Tenant) -> None:
 
 
 def leave(model: nn.Module) -> None:
-    """Let ``model`` be nobody's."""
+    """Release ``model`` from its tenant."""
     for module in model.modules():
         _tenants.pop(module, None)
 
 
 def refuse_prepared(model: nn.Module, *, error: type[Exception] = ValueError) -> None:
-    """Refuse a model of which a `workbench.Modes` has prepared something.
+    """Refuse a model that a `workbench.Modes` has prepared, or of which it has prepared a part.
 
     Raises:
-        ValueError: or ``error``; with what gives the model back.
+        ValueError: or ``error``; the message says how to release the model.
     """
     found = _prepared_in(model)
     if found is not None:
@@ -69,7 +69,7 @@ def refuse_prepared(model: nn.Module, *, error: type[Exception] = ValueError) ->
 
 
 def attaching(model: nn.Module, modeset: object) -> None:
-    """Note that ``modeset`` changes ``model`` from now on.
+    """Record that ``modeset`` changes ``model`` from now on.
 
     Raises:
         RuntimeError: a `workbench.Modes` has prepared it with modes of its own.
@@ -82,7 +82,7 @@ def attaching(model: nn.Module, modeset: object) -> None:
 
 
 def _prepared_in(model: nn.Module) -> tuple[nn.Module, Tenant] | None:
-    """The outermost module of ``model`` that has a tenant, with it."""
+    """The outermost module of ``model`` that has a tenant, with that tenant."""
     for module in model.modules():
         reference = _tenants.get(module)
         tenant = reference() if reference is not None else None
@@ -92,23 +92,23 @@ def _prepared_in(model: nn.Module) -> tuple[nn.Module, Tenant] | None:
 
 
 def detached(model: nn.Module, modeset: object) -> None:
-    """Note that ``modeset`` has put back what it changed."""
+    """Record that ``modeset`` has restored what it changed."""
     user = _attached.get(model)
     if user is not None and user() is modeset:
         del _attached[model]
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """The one device on which ``model`` lies.
+    """Return the one device that ``model`` is on.
 
     Raises:
-        TypeError: it is no `torch.nn.Module`.
-        ValueError: it lies on several devices or on the meta device, has lazy parameters, or has
-            nothing that lies anywhere.
+        TypeError: it is not a `torch.nn.Module`.
+        ValueError: it is on several devices or on the meta device, has lazy parameters, or has no
+            parameters and no buffers.
     """
     if isinstance(model, type) and issubclass(model, nn.Module):
         raise TypeError(f"prepare was given the class {model.__name__}; give {model.__name__}()")
-    if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance] - who calls may not type-check
+    if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may not type-check
         raise TypeError(f"prepare takes a torch.nn.Module, got {type(model).__name__}")
     name, tensors = type(model).__name__, [*model.parameters(), *model.buffers()]
     if any(is_lazy(tensor) for tensor in tensors):

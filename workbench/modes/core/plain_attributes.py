@@ -1,4 +1,4 @@
-"""What modules keep in plain Python, numbers, text and containers, to be put back.
+"""Plain Python attributes of modules, that is numbers, text and containers, to be restored.
 
 A block that is computed again in backward would count its calls twice, or compute something else
 the second time (a temperature that falls with a count). So it sees what it saw the first time, and
@@ -19,25 +19,26 @@ from workbench.modes.core.containers import CONTAINERS, contents_of, refill
 _UNCHANGING = (bool, int, float, complex, str, bytes, tuple, type(None))
 _OF_TORCH = frozenset(vars(nn.Module()))
 _MOST = 4096
-"""Elements of a container: a longer one is a record, which nobody computes by."""
+"""Maximum number of elements of a container: a longer one is a record, which no computation
+uses."""
 
 
 class PlainAttributes:
-    """Those of the modules in ``module`` at this moment."""
+    """Plain attributes of the modules in ``module`` at the time of creation."""
 
     def __init__(self, module: nn.Module) -> None:
-        # torch's own layers keep settings in these, and what they follow in buffers
+        # torch's own layers keep settings in these, and what they track in buffers
         self._parts = [one for one in module.modules() if not _is_torchs(type(one))]
         self._kept = [_kept_in(part) for part in self._parts]
 
     @property
     def is_any(self) -> bool:
-        """Whether there are some."""
+        """Whether there are any."""
         return any(self._kept)
 
     @contextmanager
     def restored(self) -> Generator[None]:
-        """While this is open they are as they were then; afterwards all attributes are as now."""
+        """Context in which they are as they were then; afterwards attributes are as on entry."""
         now = [_kept_in(part, every=True) for part in self._parts]
         for part, kept, found in zip(self._parts, self._kept, now, strict=True):
             made_since = {name for name, one in found.items() if name not in kept and one.is_plain}
@@ -56,12 +57,12 @@ def _is_torchs(kind: type[nn.Module]) -> bool:
 class _Kept(NamedTuple):
     value: Any
     contents: Any = None
-    """Of a container that is put back."""
+    """Contents of a container that is restored."""
     is_plain: bool = True
 
 
 def _kept_in(part: nn.Module, *, every: bool = False) -> dict[str, _Kept]:
-    """By name; with ``every`` also what is of other kinds."""
+    """Attributes by name; with ``every``, those of other kinds too."""
     found: dict[str, _Kept] = {}
     for name, value in vars(part).items():
         if name in _OF_TORCH:

@@ -1,10 +1,10 @@
 """A mode's badge: what its value was measured to change, in words.
 
-A badge compares the mode set in use with a set that differs in this mode alone: the one with the
-mode at its default, or, where that was never trained, the other value that was trained last (and
-then the badge names it). A verdict is given only where the intervals of the two medians exclude
-"no change"; otherwise the badge says that nothing could be told apart, and how finely. Where a
-comparison in turns was made, the badge has its word: faster, slower, tie or unclear.
+A badge compares the set of modes in use with a set that differs only in this mode: the one with the
+mode at its default, or, if that was never trained, with the other value that was trained last (and
+then the badge names it). A verdict is given only if the intervals of the two medians exclude "no
+change"; otherwise the badge says that no difference could be determined, and with what resolution.
+If a comparison in turns was made, the badge shows its verdict: faster, slower, tie or unclear.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _FINE = 1.25
 
 
 def told_of(mode: Mode, value: str, modeset: ModeSet, timings: StepTimings) -> tuple[str, bool]:
-    """What this experiment's own steps, or a comparison, say of a value against the default.
+    """Effect of a value compared with the default, by this experiment's own steps or a comparison.
 
     Returns:
-        (a sentence with its figures, or ``""``; whether it is slower).
+        (a sentence with its figures, or ``""``; whether the value is slower).
     """
     if value == mode.default:
         return "", False
@@ -67,7 +67,7 @@ def badge(mode: Mode, modeset: ModeSet, timings: StepTimings, model: nn.Module) 
 
 
 def _measured(mode: Mode, modeset: ModeSet, timings: StepTimings) -> Badge:
-    """What is known of its effect."""
+    """Badge with what is known about the effect of the mode."""
     if mode.value == mode.default:
         return _compared_baseline(mode, modeset, timings) or _baseline(mode, modeset, timings)
     if compared := timings.compared(_with(mode, modeset, mode.default), str(modeset)):
@@ -90,7 +90,7 @@ def _not_measured(detail: str) -> Badge:
 
 
 def _in_turns(mode: Mode, found: Compared) -> Badge:
-    """As a comparison found it, against the default."""
+    """Badge with the result of a comparison with the default."""
     first_s = found.first_s if mode.name == Compile.name else None
     supported = found.change.supported
     return Badge(
@@ -102,7 +102,7 @@ def _in_turns(mode: Mode, found: Compared) -> Badge:
 
 
 def _compared_baseline(mode: Mode, modeset: ModeSet, timings: StepTimings) -> Badge | None:
-    """The default is chosen: name the alternative that a comparison found to be the fastest."""
+    """Badge of the default, which names the alternative that a comparison found to be fastest."""
     others = [value for value in mode.values if value != mode.default]
     found = {value: timings.compared(str(modeset), _with(mode, modeset, value)) for value in others}
     known = {value: one for value, one in found.items() if one is not None}
@@ -126,7 +126,7 @@ def _told(value: str, other: str, found: Compared) -> str:
 
 
 def _baseline(mode: Mode, modeset: ModeSet, timings: StepTimings) -> Badge:
-    """The default is chosen: name what the alternative trained last was worth."""
+    """Badge of the default, which names the effect of the alternative that was trained last."""
     other = _latest(mode, modeset, timings, [v for v in mode.values if v != mode.default])
     now = timings.spread(str(modeset))
     then = timings.spread(_with(mode, modeset, other)) if other else None
@@ -160,7 +160,7 @@ def _effect(
 
 
 def _resolution(change: Speedup) -> str:
-    """How finely nothing could be told apart; an interval of that width says nothing in figures."""
+    """How finely a difference could be resolved; without figures if the interval is too wide."""
     if change.high > _TOO_WIDE * change.low:
         return "step times vary too much"
     return f"{factor(change.low)} to {factor(change.high)} speed"
@@ -183,7 +183,7 @@ def _verdict(change: Speedup) -> str:
 
 
 def _cost(before: Spread, now: Spread, first_s: float | None) -> str:
-    """After how many steps the first one is paid back, or what it cost where it never is."""
+    """After how many steps the first one is paid back, or what it cost if it never is."""
     if first_s is None:
         return ""
     saving = before.median - now.median

@@ -1,7 +1,7 @@
 """What a comparison in turns (`workbench.compare`) has found of two sets of modes, for badges.
 
-Steps of a run are timed one set after another, as a person switches; a comparison times them in
-turns, so it is believed first.
+Steps of a run are timed one set after another, as the user switches; a comparison times them in
+turns, so it takes precedence.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from workbench.records.compare import Verdict
 
 @dataclass(frozen=True, kw_only=True)
 class Judged(Speedup):
-    """A speedup with the judgement of the comparison that it is from."""
+    """A speedup with the verdict of the comparison that it comes from."""
 
     verdict: Verdict
-    """Its word for it: ``faster``, ``slower``, ``tie`` or ``unclear``."""
+    """Verdict of the comparison: ``faster``, ``slower``, ``tie`` or ``unclear``."""
 
     @property
     def supported(self) -> bool:
-        """Whether that called it faster or slower."""
+        """Whether the comparison found it faster or slower."""
         return self.verdict in ("faster", "slower")
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One set of modes after another."""
+    """Comparison of one set of modes with another."""
 
     change: Judged
     before: Spread
-    """Seconds a step, of rounds."""
+    """Seconds per step, over the rounds."""
     now: Spread
     first_s: float
-    """Seconds of the first step, with what it compiled from an empty cache."""
+    """Seconds of the first step, including what it compiled from an empty cache."""

@@ -1,9 +1,9 @@
-"""What a handful of step times supports saying, and nothing more.
+"""Statements that a small number of step times supports, and nothing more.
 
-Step times are skewed, have outliers, and neighbouring ones resemble each other. So: medians; an
-interval of the median from order statistics, which assumes no distribution; and the number of
-observations corrected for the correlation between neighbours, so that a slow minute on a busy
-machine does not count as sixty independent measurements.
+Step times are skewed, have outliers, and neighbouring ones resemble each other. Therefore this
+module uses medians; an interval of the median from order statistics, which assumes no distribution;
+and a number of observations that is corrected for the correlation between neighbours, so that a
+slow minute on a busy machine does not count as sixty independent measurements.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import numpy.typing as npt
 _Z = 1.96
 """Two-sided 95 % of the normal distribution."""
 _APART = 2.0
-"""Middle halves that lie apart by more than so many times the wider of the two (of logarithms) are
-not one machine's drift: of equal speeds 0.5 % are, with 20 steps of lag-1 correlation 0.9."""
+"""Two samples do not differ by one machine's drift if the gap between their middle halves is
+more than this many times the wider of the two (of logarithms): of samples of equal speed 0.5 %
+are so far apart, with 20 steps of lag-1 correlation 0.9."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Spread:
     """Lower end of the 95 % interval of the median."""
     high: float
     q1: float
-    """A quarter of the sample lies below."""
+    """A quarter of the sample is below this."""
     q3: float
 
 
@@ -41,12 +42,13 @@ class Speedup:
     """How much faster one sample is than another: above 1 is faster."""
 
     ratio: float
-    """Median before over median now."""
+    """Median before divided by median now."""
     low: float
     """Lower end of an interval of the ratio; the two medians' intervals combined, at least 95 %."""
     high: float
     apart: bool = False
-    """Whether the samples lie much further apart than either is wide, which drift does not do."""
+    """Whether the samples are much further apart than either is wide, which drift does not
+    cause."""
 
     @property
     def supported(self) -> bool:
@@ -73,7 +75,7 @@ def spread(times: Sequence[float]) -> Spread:
 
 
 def speedup(before: Spread, now: Spread) -> Speedup:
-    """``before`` against ``now``."""
+    """Speedup from ``before`` to ``now``."""
     return Speedup(
         ratio=before.median / now.median,
         low=before.low / now.high,
@@ -94,8 +96,8 @@ def _independent(times: Sequence[float]) -> float:
     """Effective number of observations under first-order autocorrelation.
 
     ``n (1 - r) / (1 + r)``, Bartlett 1935, with ``r`` corrected for its bias in short series,
-    ``(1 + 4 r) / n``, Marriott and Pope 1954; of ranks rather than times, so that one outlier
-    does not decide it. Never more than ``n``, never less than 2.
+    ``(1 + 4 r) / n``, Marriott and Pope 1954; computed from ranks rather than times, so that one
+    outlier does not decide it. Never more than ``n``, never less than 2.
     """
     count = len(times)
     if count < 4:

@@ -1,9 +1,9 @@
-"""How long steps take under each set of modes, as they are trained anyway.
+"""How long steps take under each set of modes, measured while they are trained anyway.
 
 The training thread adds one number per step and nothing else; what the numbers mean is worked out
-by whoever asks (`workbench.modes.effects.badges`), on another thread. Step times of the sets are
-not interleaved, because a person switches when they like; every statement made from them carries
-its spread.
+on request (`workbench.modes.effects.badges`), on another thread. Step times of the sets are not
+interleaved, because the user switches at any time; every statement made from them includes its
+spread.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from workbench.modes.effects.compared import Compared
 from workbench.modes.effects.statistics import Spread, spread
 
 WINDOW = 512
-"""Steps remembered per set of modes: the latest."""
+"""Number of steps remembered per set of modes: the latest."""
 MIN_STEPS = 20
-"""Fewer steps than this support no statement: with 20, drifting step times of equal speed are told
-apart by mistake in 3 % of cases, with 12 in 9 % (lag-1 correlation 0.9)."""
+"""Fewer steps than this support no statement: with 20, drifting step times of equal speed are
+found to differ by mistake in 3 % of cases, with 12 in 9 % (lag-1 correlation 0.9)."""
 
 
 class StepTimings:
@@ -33,13 +33,13 @@ class StepTimings:
         self._modes: str | None = None
         self._append: Callable[[float], None] = deque[float](maxlen=0).append
         self._fresh = 0
-        """How many steps still belong to the first window of the modes in use."""
+        """Number of steps that still belong to the first window of the modes in use."""
         self._beside = set[object]()
         """Work of ours that slows the steps at the moment."""
 
     @contextmanager
     def disturbed(self) -> Generator[None]:
-        """Leave the steps out that are done meanwhile: we compute something else beside them."""
+        """Leave out the steps that are done meanwhile: we compute something else alongside them."""
         work = object()
         self._beside.add(work)
         try:
@@ -60,27 +60,28 @@ class StepTimings:
                 self._append = self._sets[modes].late.append
 
     def first_step(self, modes: str, seconds: float) -> None:
-        """Note how long the first step after a switch to ``modes`` took; it is no steady step."""
+        """Record how long the first step after a switch to ``modes`` took; it is no steady step."""
         self._enter(modes).first_s = seconds
 
     def parity(self, modes: str, max_abs_delta_logit: float) -> None:
-        """Note by how much logits changed when switching to ``modes``: same batch and weights.
+        """Record how much logits changed on switching to ``modes``: same batch and weights.
 
         Called after `first_step`.
         """
         self._set(modes).delta_logit = max_abs_delta_logit
 
     def count(self, modes: str) -> int:
-        """Steady steps that `spread` goes by."""
+        """Number of steady steps that `spread` uses."""
         return len(self._steps(modes))
 
     def spread(self, modes: str) -> Spread | None:
-        """The steps under ``modes``, or None while they are too few to say anything.
+        """Return the spread of steps under ``modes``, or None while there are too few of them.
 
-        Of the modes in use the first window since they were switched to, of others the last one
-        before they were left: what is compared lies as close in time as it can, and a comparison
-        does not change because the machine got busy meanwhile. Where modes were gone back to for
-        fewer steps than support a statement, what was known of them before stands.
+        For the modes in use it is that of the first window since they were switched on, for others
+        that of the last window before they were switched off: what is compared is as close in time
+        as possible, and a comparison does not change because the machine got busy meanwhile. If
+        modes were used again for fewer steps than support a statement, the earlier result for them
+        is kept.
         """
         steps = self._steps(modes)
         return spread(steps) if len(steps) >= MIN_STEPS else None
@@ -91,7 +92,7 @@ class StepTimings:
         return measured.first_s if measured else None
 
     def max_abs_delta_logit(self, modes: str, against: str | None = None) -> float | None:
-        """The latest `parity` of ``modes``; with ``against``, only if that was switched from.
+        """Return the latest `parity` of ``modes``; with ``against``, only if switched from that.
 
         After a switch of two modes at once, or from some third set, the difference says nothing
         about these two.
@@ -102,15 +103,15 @@ class StepTimings:
         return measured.delta_logit
 
     def take_over(self, found: Mapping[tuple[str, str], Compared]) -> None:
-        """Keep what a comparison has found, by (modes before, modes now); the latest one stands."""
+        """Store results of a comparison, by (modes before, modes now); the latest one counts."""
         self._compared = {**self._compared, **found}
 
     def compared(self, before: str, now: str) -> Compared | None:
-        """What the latest comparison has found of two sets of modes, or None."""
+        """Return the result of the latest comparison of two sets of modes, or None."""
         return self._compared.get((before, now))
 
     def latest(self, candidates: Iterable[str]) -> str | None:
-        """Which of ``candidates`` was trained under last, of those with enough steps."""
+        """Return which of ``candidates`` was trained last, of those with enough steps."""
         known = [modes for modes in candidates if self.count(modes) >= MIN_STEPS]
         return max(known, key=lambda modes: self._sets[modes].entered, default=None)
 
@@ -143,7 +144,7 @@ class StepTimings:
 
 
 class _Measured:
-    """What is known of one set of modes."""
+    """What is known about one set of modes."""
 
     __slots__ = ("before", "came_from", "delta_logit", "early", "entered", "first_s", "late")
 
@@ -151,9 +152,9 @@ class _Measured:
         self.early: deque[float] = deque(maxlen=WINDOW)
         """The first window since the last switch to them."""
         self.late: deque[float] = deque(maxlen=WINDOW)
-        """What came after it, the newest."""
+        """The steps after it, the newest of them."""
         self.before: list[float] = []
-        """What the switch before the last one left."""
+        """Steps that were known before the last switch to them."""
         self.first_s: float | None = None
         self.delta_logit: float | None = None
         self.came_from: str | None = None

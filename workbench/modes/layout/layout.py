@@ -1,4 +1,4 @@
-"""Parallel layouts: how a model is laid over ranks, as text and as what is done to the model.
+"""Parallel layouts: how a model is distributed over ranks, as text and as applied to the model.
 
 ``ddp:2`` keeps a whole model on every rank and averages gradients (`DistributedDataParallel`);
 ``fsdp:2`` shards parameters, gradients and moments (`fully_shard`, FSDP2), block by block, so that
@@ -7,7 +7,7 @@ two ranks and replicates over two, ``keep`` keeps a block whole after its forwar
 memory), ``bf16`` and ``fp16`` compute and gather in 16 bits, ``offload`` keeps shards in host
 memory.
 
-Ranks run in processes of their own (`workbench.parallel`); nothing here starts one.
+Ranks run in separate processes (`workbench.parallel`); nothing here starts one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SENT = {
     *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64),
     *(torch.complex128, torch.bool, torch.uint8, torch.int8, torch.int32, torch.int64),
 }
-"""What gloo and NCCL send between ranks, as torch 2.13 has them."""
+"""Types that gloo and NCCL send between ranks, as of torch 2.13."""
 _OPTIONS = {
     "ddp": (),
     "fsdp": ("keep", "bf16", "fp16", "offload", "hsdp=N"),
@@ -42,21 +42,21 @@ class Layout:
     kind: Literal["ddp", "fsdp"]
     world_size: int
     replicas: int = 1
-    """Of ``fsdp``: groups of ranks that each hold a whole model among them (HSDP)."""
+    """For ``fsdp``: number of groups of ranks that each hold a whole model between them (HSDP)."""
     keep: bool = False
-    """Of ``fsdp``: parameters stay gathered between a block's forward and its backward."""
+    """For ``fsdp``: parameters stay gathered between a block's forward and its backward."""
     dtype: Literal["", "bf16", "fp16"] = ""
-    """Of ``fsdp``: the type that parameters are gathered and computed in; gradients are reduced in
-    float32."""
+    """For ``fsdp``: the type that parameters are gathered and computed in; gradients are reduced
+    in float32."""
     offload: bool = False
-    """Of ``fsdp``: shards lie in host memory between uses; there must be an accelerator."""
+    """For ``fsdp``: shards are stored in host memory between uses; this needs an accelerator."""
 
     @classmethod
     def parse(cls, text: str) -> Layout:
-        """``ddp:2`` or ``fsdp:4,hsdp=2,keep,bf16``.
+        """Parse ``ddp:2`` or ``fsdp:4,hsdp=2,keep,bf16``.
 
         Raises:
-            ValueError: it is none; the message says what is valid.
+            ValueError: it is not a layout; the message says what is valid.
         """
         head, *options = [part.strip().lower() for part in text.split(",")]
         kind, _, count = head.partition(":")
@@ -99,27 +99,28 @@ def lay_out(
     whole: Collection[nn.Parameter] = (),
     average: bool = False,
 ) -> nn.Module:
-    """Lay ``model`` over the ranks of the process group; gives what is to be called for a step.
+    """Distribute ``model`` over the ranks of the process group; return what is called for a step.
 
     Called on every rank, with equal weights, after all other modes were attached. ``fsdp`` changes
-    ``model`` in place and makes its parameters `DTensor`; ``ddp`` puts a wrapper around it.
-    Parameters that a step does not reach are no fault: a model may branch as it likes.
+    ``model`` in place and makes its parameters `DTensor`; ``ddp`` wraps it. Parameters that a step
+    does not reach are not an error: a model may branch as it likes.
 
-    Gradients are added up over the ranks, and not averaged: losses of ranks are parts of one, if
-    each has its part of a batch. Scaled for fp16 a rank rounds the sum over its own rows
+    Gradients are summed over the ranks, and not averaged: losses of ranks are parts of one, if each
+    has its part of a batch. If they are scaled for fp16, a rank rounds the sum over its own rows
     (`workbench.parallel.rank.fp16_gradients`).
 
     Args:
-        model: on ``device``.
-        layout: of all ranks.
-        device: of this rank.
-        read: gives the logits of whatever the model returns. The wrapper of ``ddp`` returns them
-            alone: it waits for the gradients of all that it has returned.
-        by_blocks: of ``fsdp``, gather block by block. All ranks must then take the same blocks in
-            every step; without, all parameters are gathered at once.
-        whole: of ``fsdp``, parameters that stay whole on every rank, as numbers do in any case.
-            They stay the very objects that they are, and who trains adds up their gradients.
-        average: of ``ddp``, gradients are averaged all the same: every rank has the whole batch.
+        model: the model, on ``device``.
+        layout: the layout of all ranks.
+        device: the device of this rank.
+        read: returns the logits of whatever the model returns. The wrapper of ``ddp`` returns only
+            these, because it waits for the gradients of everything that it has returned.
+        by_blocks: for ``fsdp``, whether to gather block by block. All ranks must then take the same
+            blocks in every step; otherwise all parameters are gathered at once.
+        whole: for ``fsdp``, parameters that stay whole on every rank, as numbers do in any case.
+            They stay the same objects, and the caller that trains sums their gradients.
+        average: for ``ddp``, whether gradients are averaged after all: every rank has the whole
+            batch.
     """
     if layout.kind == "ddp":
         ids = None if device.type == "cpu" else [device]
@@ -135,7 +136,7 @@ def lay_out(
 
 
 class _Answers(nn.Module):
-    """A model that returns its logits alone."""
+    """A model that returns only its logits."""
 
     def __init__(self, model: nn.Module, read: Callable[[Any], torch.Tensor]) -> None:
         super().__init__()
@@ -146,7 +147,7 @@ class _Answers(nn.Module):
 
 
 def _added_up(_state: None, bucket: Any) -> Any:
-    """A bucket of DDP's, added up over the ranks."""
+    """A gradient bucket of DDP, summed over the ranks."""
     work: Any = dist.all_reduce(bucket.buffer(), async_op=True)
     return work.get_future().then(_first_value)
 
@@ -170,7 +171,7 @@ def _share_of_value(done: Any) -> Any:
 
 
 def _leave_to_each_rank(model: nn.Module) -> None:
-    """Have DDP send no buffer whose dtype it cannot send (``int16``): each rank counts its own."""
+    """Have DDP send no buffer whose dtype it cannot send (``int16``): each rank keeps its own."""
     named = [name for name, buffer in model.named_buffers() if buffer.dtype not in _SENT]
     ignore_in_ddp(model, named)
 
@@ -178,7 +179,7 @@ def _leave_to_each_rank(model: nn.Module) -> None:
 def reshard(model: nn.Module) -> None:
     """Free what `fsdp` has gathered, so that the model's parameters are its shards again.
 
-    After a forward without a backward (validation) the root's stay gathered.
+    After a forward without a backward (validation) those of the root stay gathered.
     """
     from torch.distributed.fsdp import FSDPModule
 
@@ -198,7 +199,7 @@ def _shard(
     from torch.distributed.fsdp import fully_shard
 
     settings = _fsdp_settings(layout, device)
-    # `fully_shard` refuses numbers: ranks keep them whole, and add up their gradients themselves
+    # `fully_shard` refuses numbers: ranks keep them whole, and sum their gradients themselves
     settings["ignored_params"] = {*whole, *(one for one in model.parameters() if one.ndim == 0)}
     if by_blocks:
         for block in find_blocks(model):
@@ -209,7 +210,7 @@ def _shard(
 
 
 def _add_up(sharded: Any) -> None:
-    """Have its gradients added up over the ranks, by a plain sum, which gloo has too."""
+    """Have its gradients summed over the ranks, by a plain sum, which gloo has too."""
     sharded.set_force_sum_reduction_for_comms(True)
     sharded.set_gradient_divide_factor(1.0)
 

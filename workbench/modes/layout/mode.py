@@ -1,9 +1,9 @@
 """Parallel: the experiment's steps are computed by several ranks at once.
 
 ``off`` trains in this process; ``ddp:2`` and ``fsdp:2,keep`` are layouts
-(`workbench.modes.layout.layout`). Ranks run in processes of their own, so nothing is done to the
-model here: whoever runs the experiment sends it away (`workbench.experiment.runtime.remote`), and
-there the other modes are attached to it before it is laid over the ranks.
+(`workbench.modes.layout.layout`). Ranks run in separate processes, so nothing is done to the model
+here: the code that runs the experiment sends it to them (`workbench.experiment.runtime.remote`),
+and there the other modes are attached to it before it is distributed over the ranks.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from workbench.records import ModeChoice
 
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 _MIXED = "mixed torch.Tensor and DTensor"
-"""How torch says that a shard was used together with what is whole."""
+"""How torch reports that a shard was used together with a whole tensor."""
 _FEWEST = 2
-"""Ranks that are offered where a machine has room for fewer, too: on a CPU they share a core."""
+"""Number of ranks that are offered even if a machine has room for fewer: on a CPU they share a
+core."""
 
 
 class Parallel(Mode):
-    """off, or how the model lies over ranks."""
+    """Parallel training: off, or how the model is distributed over ranks."""
 
     name: ClassVar[str] = "parallel"
     label: ClassVar[str] = "Parallel"
@@ -42,22 +43,22 @@ class Parallel(Mode):
 
     def __init__(self, value: str, device: torch.device) -> None:
         self.layout = None if value == self.default else Layout.parse(value)
-        """None: in this process."""
+        """None: steps are computed in this process."""
         super().__init__(value if self.layout is None else str(self.layout), device)
         self.told = ""
-        """What the ranks last told of themselves, in words."""
+        """What the ranks last reported about themselves, in words."""
 
     @classmethod
     def reads(cls, token: str) -> bool:
-        """Whether it looks like a layout; `check` says what is wrong with one that is none."""
+        """Whether it looks like a layout; `check` says what is wrong with one that is not valid."""
         return token.partition(":")[0].strip() in ("ddp", "fsdp")
 
     @classmethod
     def check(cls, value: str) -> None:
-        """Refuse what is no layout.
+        """Refuse what is not a layout.
 
         Raises:
-            ValueError: the valid ones are described.
+            ValueError: it is not valid; the message describes what is.
         """
         if value != cls.default:
             Layout.parse(value)
@@ -101,7 +102,7 @@ class Parallel(Mode):
         return refused or _refused_buffer(model, layout)
 
     def explain(self, error: BaseException) -> str:
-        """Shards where a forward expects parameters: it used them past their block's forward."""
+        """Explain an error about shards: parameters were used outside of their block's forward."""
         if self.layout is None or self.layout.kind != "fsdp" or _MIXED not in str(error):
             return ""
         return (
@@ -111,12 +112,12 @@ class Parallel(Mode):
         )
 
     def so_far(self) -> str:
-        """What the ranks last told of themselves."""
+        """What the ranks last reported about themselves."""
         return self.told
 
 
 def _refused_buffer(model: nn.Module, layout: Layout) -> str:
-    """Of a buffer whose values do not lie one beside the other: ranks exchange bytes of memory."""
+    """Refuse a buffer whose values are not stored side by side: ranks exchange bytes of memory."""
     for name, buffer in model.named_buffers():
         kind, instead = _kind_of_memory(buffer), "a dense one, or make it in forward"
         if kind == "expanded":
@@ -130,7 +131,7 @@ def _refused_buffer(model: nn.Module, layout: Layout) -> str:
 
 
 def _kind_of_memory(tensor: torch.Tensor) -> str:
-    """What is unusual about it, or ``""``."""
+    """What is unusual about its memory, or ``""``."""
     if tensor.is_nested:
         return "a nested tensor"
     if tensor.layout is not torch.strided:
@@ -153,7 +154,7 @@ def _refused_on_cpu(model: nn.Module, layout: Layout) -> str:
 
 
 def _room(device: torch.device) -> int:
-    """Ranks that this machine can run without two of them sharing a device."""
+    """Number of ranks that this machine can run without two of them sharing a device."""
     if device.type == "cpu":
         affinity = hasattr(os, "sched_getaffinity")
         return (len(os.sched_getaffinity(0)) if affinity else os.cpu_count()) or 1

@@ -1,9 +1,9 @@
-"""The two blocks of a loop of one's own: around forward and loss, and around what reads gradients.
+"""The two blocks of a user's own loop: around forward and loss, and around what reads gradients.
 
 They call the hooks of the mode set that an experiment's step calls
-(`workbench.experiment.loop.step`), in the same order; only that the caller's code runs in between.
-Their own cost is what `tests/benchmarks/test_modes_loop.py` measures, which is why they are written
-out as classes.
+(`workbench.experiment.loop.step`), in the same order, except that the caller's code runs in
+between. Their own cost is what `tests/benchmarks/test_modes_loop.py` measures, which is why they
+are written out as classes.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from workbench.modes.own_loop.state import GIVEN, READY, UPDATING, Loop
 
 
 class ForwardBlock:
-    """Entered around forward and loss, and nothing else; it may nest, and run under no_grad.
+    """Context around forward and loss, and nothing else; it may be nested, and used under no_grad.
 
-    One serves a whole loop: what it has entered stands in `Loop.open`.
+    One object serves a whole loop: what it has entered is stored in `Loop.open`.
     """
 
     __slots__ = ("_loop",)
@@ -47,7 +47,7 @@ class ForwardBlock:
 
 
 class UpdateBlock:
-    """Entering runs backward and unscales; leaving applies the update, unless something raised."""
+    """Runs backward and unscales on entering; applies the update on leaving, unless it raised."""
 
     __slots__ = ("_loop", "_loss", "_optimizers", "_untouched")
 
@@ -79,8 +79,8 @@ class UpdateBlock:
             loop.backward(loss)
         self._untouched = False
         if loop.scaled is not None:
-            # torch's scaler has nothing to say about an optimizer that got no gradient, and raises;
-            # one whose gradients were cleared after they had overflowed is to lower the scale
+            # torch's scaler raises for an optimizer that got no gradient; one whose gradients were
+            # cleared after they had overflowed has to lower the scale
             self._untouched = not (
                 any(map(_has_gradients, self._optimizers))
                 or loop.scaled.has_divided(self._optimizers)
@@ -114,13 +114,13 @@ def check_optimizers(optimizers: Sequence[torch.optim.Optimizer], what: str) -> 
     """Refuse what ``modes.what(...)`` cannot be given as its optimizers.
 
     Raises:
-        TypeError: none, or no optimizer.
-        ValueError: one of them twice.
+        TypeError: there is none, or one is not an optimizer.
+        ValueError: one of them is given twice.
     """
-    if len(optimizers) == 1 and isinstance(optimizers[0], torch.optim.Optimizer):  # pyright: ignore[reportUnnecessaryIsInstance] - who calls may not type-check
+    if len(optimizers) == 1 and isinstance(optimizers[0], torch.optim.Optimizer):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may not type-check
         return
     for optimizer in optimizers:
-        if not isinstance(optimizer, torch.optim.Optimizer):  # pyright: ignore[reportUnnecessaryIsInstance] - who calls may not type-check
+        if not isinstance(optimizer, torch.optim.Optimizer):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may not type-check
             raise TypeError(
                 f"modes.{what}(...) was given a {type(optimizer).__name__} as an optimizer; valid: "
                 f"{'loss, ' if what == 'update' else ''}optimizer, and further ones after it"

@@ -1,9 +1,9 @@
-"""What a `workbench.Modes` is made of: a mode set, the models it runs, and where the loop stands.
+"""What a `workbench.Modes` consists of: a mode set, the models it runs, and where the loop is.
 
 A mode is only right in its place: autocast around forward and nothing else, gradients unscaled
-once, before anybody reads them. An experiment puts every hook in its place itself; a loop of one's
-own can get it wrong, and would train wrongly without a word. So it is noted here where the loop
-stands, and every call out of its place is refused with a sentence that says where it belongs.
+once, before anything reads them. An experiment puts every hook in its place itself; a user's own
+loop can get it wrong, and would silently train wrongly. So the position of the loop is tracked
+here, and every call out of place is refused with a message that says where it belongs.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from workbench.modes.precision.mode import Precision
 from workbench.modes.precision.scaled_gradients import ScaledGradients
 
 EMPTY, GIVEN, READY, UPDATING = 2, 1, 0, -1
-"""Where a loop stands: no model yet; an update was made and not entered; between two blocks, or in
-forward; in the block of an update."""
+"""Position of a loop: no model yet; an update was created and not entered; between two blocks,
+or in forward; in the block of an update."""
 
 
 class Loop:
@@ -34,29 +34,30 @@ class Loop:
         self.modeset = _read(text, torch.device("cpu"))
         self.stage = EMPTY
         self.open: list[AbstractContextManager[Any] | None] = []
-        """The contexts of the forward blocks that are open, the outermost first."""
+        """The contexts of the open forward blocks, the outermost first."""
         self.pending = 0
-        """Backward passes since the last update."""
+        """Number of backward passes since the last update."""
         self.skipped = False
         self.scaled: ScaledGradients | None = None
-        """Of fp16; None where nothing is scaled."""
+        """Scaled gradients of fp16; None if nothing is scaled."""
         self._unscaled: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = (
             weakref.WeakKeyDictionary()
         )
-        """Those that `unscale` was called with -> how many backward passes there had been."""
+        """Optimizers that `unscale` was called with -> how many backward passes there had been."""
         self._num_passes = 0
         self._models: list[tuple[weakref.ref[nn.Module], weakref.ref[nn.Module], str]] = []
-        """Each with the module and the name of one tensor in it, which tells where it lies."""
+        """Each with the module and the name of one tensor in it, which shows the device that it
+        is on."""
 
     def __str__(self) -> str:
         return str(self.modeset)
 
     def runs(self, modeset: object) -> bool:
-        """Whether ``modeset`` is this one's own."""
+        """Whether ``modeset`` is the one of this loop."""
         return modeset is self.modeset
 
     def models(self) -> list[nn.Module]:
-        """Those that are prepared and still alive."""
+        """Models that are prepared and still alive."""
         return [model for reference, *_ in self._models if (model := reference()) is not None]
 
     # -- changing models and modes ----------------------------------------------------------
@@ -88,7 +89,7 @@ class Loop:
         self._watch_gradients()
 
     def switch(self, text: Any) -> None:
-        """Go on under the modes of ``text``; a scaler's scale is carried."""
+        """Continue under the modes of ``text``; a scaler's scale is carried over."""
         self.refuse_inside("set")
         models = self.models()
         modeset = _read(text, self.modeset.device)
@@ -111,12 +112,12 @@ class Loop:
         self._watch_gradients()
 
     def remove(self) -> None:
-        """Leave every model as it was given."""
+        """Detach the modes from every model, which is then as it was passed."""
         self.refuse_inside("remove")
         self.give_back()
 
     def give_back(self) -> None:
-        """`remove`, wherever the loop stands."""
+        """`remove`, wherever the loop is."""
         models = self.models()
         self._detach(models)
         for model in models:
@@ -138,10 +139,10 @@ class Loop:
     # -- a step -----------------------------------------------------------------------------
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Add the gradients of ``loss``, scaled where a scaler is at work."""
+        """Add the gradients of ``loss``, scaled if a scaler is in use."""
         if self.stage or self.open:
             self.refuse("backward")
-        if not isinstance(loss, torch.Tensor):  # pyright: ignore[reportUnnecessaryIsInstance] - who calls may not type-check
+        if not isinstance(loss, torch.Tensor):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may not type-check
             raise TypeError(f"a loss is a tensor, got {type(loss).__name__}; it comes first")
         if not loss.requires_grad:
             raise RuntimeError(
@@ -158,7 +159,7 @@ class Loop:
         self.pending += 1
 
     def unscale(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
-        """Make the gradients of ``optimizers`` true before their update."""
+        """Unscale the gradients of ``optimizers`` before their update."""
         if self.stage == UPDATING:
             raise RuntimeError(
                 "gradients are divided already inside modes.update(...) and modes.step(...); "
@@ -183,13 +184,13 @@ class Loop:
         self._unscaled.update(dict.fromkeys(optimizers, self._num_passes))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over the state of the modes; not while gradients carry another scale."""
+        """Load the state of the modes; not while gradients carry another scale."""
         if self.scaled is not None:
             self._refuse_waiting(self.models(), "load a state")
         self.modeset.load_state_dict(state)
 
     def _watch_gradients(self) -> None:
-        """Have a scaler's gradients looked after, as the modes and models are now."""
+        """Have the gradients of a scaler tracked, for the current modes and models."""
         precision = self.modeset[Precision.name]
         scaler = precision.scaler if isinstance(precision, Precision) else None
         if self.scaled is not None and self.scaled.scaler is not scaler:
@@ -200,17 +201,17 @@ class Loop:
             self.scaled.start(self.models())
 
     def refuse(self, what: str) -> None:
-        """Raise for a call of ``what`` where the loop stands now.
+        """Raise for a call of ``what`` at the current position of the loop.
 
         Raises:
-            RuntimeError: always; says what comes first.
+            RuntimeError: always; the message says what comes first.
         """
         if self.stage == EMPTY:
             raise RuntimeError(
                 f"modes.{what}(...) needs a model; before the loop: model = modes.prepare(model)"
             )
         if self.stage == GIVEN:
-            self.stage = READY  # said once: the corrected cell finds a loop that works
+            self.stage = READY  # reported once: the corrected cell finds a loop that works
             raise RuntimeError(
                 "modes.update(...) or modes.step(...) was called and not entered, so nothing was "
                 "updated; write `with modes.update(loss, optimizer): pass` where nothing is clipped"
@@ -226,7 +227,7 @@ class Loop:
             self.stage = READY  # an update that was given up
 
     def _refuse_moved(self) -> None:
-        """Modes are bound to a device: on another, autocast and scaler would do nothing."""
+        """Refuse a moved model: modes are bound to a device, and would do nothing on another."""
         for reference, holder, name in self._models:
             tensor = getattr(holder(), name, None)
             if tensor is not None and tensor.device != self.modeset.device:
@@ -237,7 +238,7 @@ class Loop:
                 )
 
     def _refuse_waiting(self, models: list[nn.Module], what: str) -> None:
-        """Scaled gradients would be applied as they are, or divided by another scale."""
+        """Refuse if scaled gradients would be applied as they are, or divided by another scale."""
         if self.pending and any(p.grad is not None for m in models for p in m.parameters()):
             raise RuntimeError(
                 f"the gradients of {self.pending} backward passes wait to be applied; {what} after "
@@ -246,7 +247,7 @@ class Loop:
 
 
 def _first_tensor(model: nn.Module) -> tuple[weakref.ref[nn.Module], str]:
-    """The module that holds it, and its name there: `nn.Module.to` may put another in its place."""
+    """Module and name of the first tensor, which `nn.Module.to` may replace by another one."""
     return next(
         (weakref.ref(module), name)
         for module in model.modules()
@@ -265,10 +266,10 @@ def _moved(modeset: ModeSet, device: torch.device) -> ModeSet:
 
 
 def _read(text: Any, device: torch.device) -> ModeSet:
-    """The modes of ``text``, which a loop in this process can have.
+    """Return the modes of ``text``, which a loop in this process can have.
 
     Raises:
-        TypeError, ValueError: as `read_modes`; or ranks are asked for.
+        TypeError, ValueError: as `read_modes`; or if ranks are requested.
     """
     modeset = read_modes(text, device)
     if modeset.elsewhere:

@@ -1,19 +1,20 @@
-"""Products of matrices in 8 bits, as torchao trains with them, or TransformerEngine.
+"""Matrix products in 8 bits, as torchao computes them in training, or TransformerEngine.
 
-Three recipes. ``fp8`` scales each operand by one number, found from its largest value in that very
+Three recipes. ``fp8`` scales each operand by one number, found from its largest value in the same
 step (dynamic scaling), and rounds input and weight to e4m3 (3 bits of mantissa) and the gradient of
 the output to e5m2 (2 bits, a wider range). ``fp8-rowwise`` has one scale per row, a power of two,
 and e4m3 throughout. ``mxfp8`` is the OCP's microscaling format: one scale, a power of two, per
 block of 32 values, and e4m3 throughout. All three products of a linear layer (output, gradient of
-the input, gradient of the weight) are computed so; parameters, their gradients and the optimizer
-are not.
+the input, gradient of the weight) are computed in this way; parameters, their gradients and the
+optimizer are not.
 
 *Native or emulated.* fp8 has kernels from compute capability 8.9 on (8.9: one scale per tensor
-only), mxfp8 on 10.x. Elsewhere torchao rounds the operands in the same way and multiplies what they
-stand for in 32 or 16 bits: the numbers are those of the format, the speed is not.
+only), mxfp8 on 10.x. On other hardware torchao rounds the operands in the same way and multiplies
+the values that they stand for in 32 or 16 bits: the numbers are those of the format, the speed is
+not.
 
-torchao says of the functions used here that they may change, so they are used in this file alone,
-for the versions of `TESTED`, and a test fails loudly when they move.
+torchao states that the functions used here may change, so they are used in this file alone, for the
+versions of `TESTED`, and a test fails loudly if they move.
 
 Sources: ``torchao/float8/float8_linear.py`` and ``config.py``;
 ``torchao/prototype/moe_training/mxfp8_linear.py``; "OCP Microscaling Formats (MX) Specification",
@@ -45,10 +46,11 @@ Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 VALUES = ("fp8", "fp8-rowwise", "mxfp8")
 TESTED = "0.18"
 _LOOKS = 5
-"""At the disk, while other threads look at the same moment."""
+"""Attempts to refresh what is on disk, as other threads may do so at the same moment."""
 PIP_LINE = 'pip install "torchao>=0.18,<0.19"'
 MULTIPLES = {"fp8": 16, "fp8-rowwise": 16, "mxfp8": 32}
-"""What both sides of a weight must be multiples of: the kernels' rule, and one scale's block."""
+"""Both sides of a weight must be multiples of this: the kernels' rule, and the block of one
+scale."""
 EMULATED = "emulated: numerics only, slower"
 
 _RECIPES = {"fp8": "tensorwise", "fp8-rowwise": "rowwise"}
@@ -59,7 +61,7 @@ _MXFP8_BELOW = (12, 0)
 
 @once
 def float8_choice(value: str, device: torch.device) -> ModeChoice:
-    """Whether ``value`` can be trained with on ``device``, and whether it is emulated there."""
+    """Whether ``device`` can train with ``value``, and whether it is emulated there."""
     by = engine(value, device) if is_native(value, device) else Engine()
     missing = "" if by.version else _missing()
     if missing:
@@ -84,7 +86,7 @@ def float8_choice(value: str, device: torch.device) -> ModeChoice:
 
 @once
 def is_native(value: str, device: torch.device) -> bool:
-    """Whether ``device`` multiplies in the format of ``value`` itself."""
+    """Whether ``device`` itself multiplies in the format of ``value``."""
     if device.type != "cuda" or torch.version.cuda is None:
         return False
     capability = torch.cuda.get_device_capability(device)
@@ -95,9 +97,10 @@ def is_native(value: str, device: torch.device) -> bool:
 
 @cache
 def product(value: str, *, native: bool) -> Product:
-    """The product of ``value``; imports what has it, which takes one to two seconds.
+    """Return the product of ``value``; imports its library, which takes one to two seconds.
 
-    That is TransformerEngine where it is installed, on a GPU that has the format, else torchao.
+    The library is TransformerEngine if it is installed, on a GPU that has the format, otherwise
+    torchao.
     """
     if native and torch.cuda.is_available():
         device = torch.device("cuda", torch.cuda.current_device())
@@ -114,7 +117,7 @@ def _fp8(value: str, *, native: bool) -> Product:
     config = Float8LinearConfig.from_recipe_name(_RECIPES[value])
     # a batch may have any number of rows, and they are the inner side of the weight's gradient
     config = replace(config, emulate=not native, pad_inner_dim=native)
-    # torchao makes its settings of a product, and mends Inductor, when it converts a layer
+    # torchao creates its settings of a product, and patches Inductor, when it converts a layer
     unused = nn.Sequential(nn.Linear(16, 16, bias=False, device="meta", dtype=torch.float32))
     converted: Any = convert_to_float8_training(unused, config=config)
     layer = converted[0]
@@ -163,8 +166,9 @@ def _missing() -> str:
 def _look_at_disk_again() -> None:
     """Have the next import see what was installed meanwhile; safe from any thread.
 
-    Python's own is not: two threads that do it at once delete the same entry, and one of them gets
-    a `KeyError`. Panel and cell ask on threads of their own, and so may anybody else.
+    Python's own function is not: two threads that call it at once delete the same entry, and one of
+    them gets a `KeyError`. Panel and cell call it on threads of their own, and so may any other
+    code.
     """
     for _ in range(_LOOKS):
         with suppress(KeyError):
@@ -183,13 +187,13 @@ def _lacks(value: str, device: torch.device) -> str:
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """The import logs which of its CUDA libraries are not for this torch; none is needed."""
+    """Suppress what the import logs about CUDA libraries for other torches; none is needed."""
     levels = {
         logger: logger.level
         for logger in map(logging.getLogger, ("torchao", "torch.utils._pytree"))
     }
     for logger in levels:
-        logger.setLevel(logging.ERROR)  # loggers below it go by it too
+        logger.setLevel(logging.ERROR)  # loggers below it inherit this
     try:
         yield
     finally:

@@ -1,20 +1,19 @@
 """Which linear layers of a model are computed in 8 bits, which are not, and why.
 
 A layer is given a ``forward`` of its own that multiplies as the training layers of torchao or
-TransformerEngine do (`workbench.modes.precision.float8`). The module is the user's, with its
+TransformerEngine do (`workbench.modes.precision.float8`). The module is still the user's, with its
 Parameter objects, hooks and place in the model: names in ``state_dict``, the optimizer's state and
-tied weights do not change, taking the ``forward`` away undoes it exactly, and a pickle of the model
+tied weights do not change, removing the ``forward`` undoes it exactly, and a pickle of the model
 has plain layers.
 
-Only what is exactly an `nn.Linear` is converted: a subclass or a parametrized layer computes in its
-own way. Its weight must be a parameter in float32 or bfloat16 with sides that are multiples of 16
-(mxfp8: 32), which a last layer for 10 classes is not. Where the format is native, layers whose
-product is too small to gain are left alone too, by the rule that torchao measured on an H100
-(``_auto_filter_for_recipe`` in ``torchao/float8/float8_linear_utils.py``); mxfp8 goes by the one
-for rowwise scaling. Where it is emulated there is nothing to gain, and size does not matter.
-
-What is left alone runs in bf16, as under ``bf16``. So do layers whose weight is used without a call
-of the layer, as `nn.MultiheadAttention` does with its projections.
+Only modules whose class is exactly `nn.Linear` are converted: a subclass or a parametrized layer
+computes in its own way. The weight must be a parameter in float32 or bfloat16 with sides that are
+multiples of 16 (mxfp8: 32), which a last layer for 10 classes is not. If the format is native,
+layers whose product is too small to gain are left alone too, by the rule that torchao measured on
+an H100 (``_auto_filter_for_recipe`` in ``torchao/float8/float8_linear_utils.py``); mxfp8 follows
+the rule for rowwise scaling. If it is emulated there is nothing to gain, and size does not matter.
+What is left alone runs in bf16, as under ``bf16``. So do layers whose weight is used without
+calling the layer, as `nn.MultiheadAttention` does with its projections.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ class LayerRow:
     """One linear layer of a model."""
 
     path: str
-    """``encoder.layers.0.linear1``; ``""`` is the model itself."""
+    """Path of the layer, ``encoder.layers.0.linear1``; ``""`` is the model itself."""
     shape: tuple[int, int]
     """(outputs, inputs)"""
     converted: bool
     reason: str
-    """Why it is left alone; ``""`` where it is converted."""
+    """Why it is left alone; ``""`` if it is converted."""
 
 
 def low_precision_layers(
@@ -54,10 +53,11 @@ def low_precision_layers(
     """Every `nn.Linear` of ``model`` (subclasses too), and whether ``value`` computes it in 8 bits.
 
     Args:
-        model: looked at, not changed; whether the mode is switched on makes no difference.
+        model: the model, which is inspected and not changed; whether the mode is switched on makes
+            no difference.
         value: ``fp8``, ``fp8-rowwise`` or ``mxfp8``.
-        native: for hardware that has the format or (False) for emulation; by default for the
-            device that the model's first parameter is on.
+        native: whether the hardware has the format or (False) emulates it; by default this is
+            determined by the device of the model's first parameter.
 
     Raises:
         ValueError: there is no such value; the message lists the valid ones.
@@ -76,7 +76,7 @@ def low_precision_layers(
 
 
 class LayersInEightBits:
-    """The layers of one model that have been given a ``forward``, until they are let go."""
+    """The layers of one model that have been given a ``forward``, until they are released."""
 
     def __init__(self, value: str, *, native: bool) -> None:
         self._value = value
@@ -84,7 +84,7 @@ class LayersInEightBits:
         self._changed: list[weakref.ref[nn.Module]] = []
 
     def attach(self, model: nn.Module) -> None:
-        """Have every layer that qualifies multiply in 8 bits."""
+        """Make every layer that qualifies multiply in 8 bits."""
         forward = _forward_for(self._value, native=self._native)
         for row in low_precision_layers(model, self._value, native=self._native):
             if row.converted:
@@ -93,7 +93,7 @@ class LayersInEightBits:
                 self._changed.append(weakref.ref(module))
 
     def detach(self) -> None:
-        """Leave every layer the ``forward`` of its class, but one that was replaced since."""
+        """Restore the ``forward`` of its class in every layer, unless it was replaced since."""
         for reference in self._changed:
             module = reference()
             if module is not None and _is_ours(module.__dict__.get("forward")):
@@ -104,8 +104,8 @@ class LayersInEightBits:
 def refusal(model: nn.Module, value: str, *, native: bool) -> str:
     """Why ``model`` cannot be trained under ``value``, and what to do, or ``""``.
 
-    It would leave every layer alone, or what multiplies cannot be loaded; that is tried here,
-    before a model has been changed.
+    Either every layer would be left alone, or the library that multiplies cannot be loaded; the
+    latter is tried here, before a model has been changed.
     """
     rows = low_precision_layers(model, value, native=native)
     if any(row.converted for row in rows):
@@ -182,5 +182,5 @@ def _is_ours(forward: Any) -> bool:
 
 
 def _is_plain(forward: Any) -> bool:
-    """What a pickle of a converted model leaves: the method of the class, on the instance."""
+    """Whether it is what a pickle of a converted model has: the class's method on an instance."""
     return getattr(forward, "__func__", None) is nn.Linear.forward

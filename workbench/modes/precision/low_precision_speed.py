@@ -1,11 +1,13 @@
-"""How long 16 bits take beside float32 on this machine, measured before anybody switches.
+"""How long 16 bits take compared with float32 on this machine, measured before the user switches.
 
 CPUs differ by more than a hundred times: with AMX a bf16 product is several times faster than
 float32's, and without native fp16 arithmetic torch computes fp16 products up to 56 times slower.
-Nobody should have to train a step to find that out. So products of matrices are timed once per
-process and device, when a panel first asks, within about `BUDGET_S`; "Check again" times anew.
+The user should not have to train a step to find that out. So matrix products are timed once per
+process and device, when a panel first needs it, within about `BUDGET_S`; "Check again" times them
+anew.
 
-Only the CPU is timed: on a GPU it would mean waiting for the device, where 16 bits are not slower.
+Only the CPU is timed: on a GPU timing would mean waiting for the device, and 16 bits are not slower
+there.
 """
 
 from __future__ import annotations
@@ -21,27 +23,27 @@ import torch
 from workbench.modes.core.machine_probes import on_forget
 
 BUDGET_S = 0.15
-"""All types of one device together; a product under way is waited for."""
+"""Time in seconds for all types of one device together; a product in progress is waited for."""
 SIZES = (512, 256, 128, 64)
-"""Sides of the square matrices: the largest whose product fits the budget several times."""
+"""Sides of the square matrices: the largest whose product fits the budget several times is used."""
 _ROUNDS = 7
 _NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """Time of a product in 16 bits over float32's."""
+    """Time of a product in 16 bits divided by that of float32."""
 
     value: float
-    """Below 1: faster. The median of pairs."""
+    """Median of the pairs; below 1: faster."""
     low: float
-    """The least of a pair."""
+    """The smallest ratio of a pair."""
     high: float
     size: int
     """Side of the matrices."""
     num_pairs: int
     at: str
-    """The time of day when it was measured."""
+    """The time of day of the measurement."""
 
     def __str__(self) -> str:
         products = "1 product" if self.num_pairs == 1 else f"{self.num_pairs} products"
@@ -65,12 +67,12 @@ on_forget(_measured.clear)
 
 
 def known_ratio(device: torch.device, dtype: torch.dtype) -> Ratio | None:
-    """What was measured; None where nothing was, which costs nothing."""
+    """Return what was measured, which costs nothing; None if nothing was."""
     return _measured.get((device.type, dtype))
 
 
 def measure(device: torch.device) -> None:
-    """Time 16 bits on ``device`` unless that was done; a second caller waits for the first."""
+    """Time 16 bits on ``device`` unless that is done; a second caller waits for the first."""
     if device.type != "cpu" or len(_measured) == len(_NAMES):
         return
     with _one_at_a_time:
@@ -80,7 +82,7 @@ def measure(device: torch.device) -> None:
 
 
 def time_products(dtype: torch.dtype, budget_s: float) -> Ratio:
-    """Median time of a CPU product in ``dtype`` over float32's, interleaved."""
+    """Median time of a CPU product in ``dtype`` divided by that of float32, interleaved."""
     deadline = time.perf_counter() + budget_s
     size = next((size for size in SIZES if _fits(size, dtype, budget_s)), SIZES[-1])
     full = torch.ones(size, size, dtype=torch.float32, device="cpu")
@@ -104,7 +106,7 @@ def _range(low: float, high: float) -> str:
 
 
 def _fits(size: int, dtype: torch.dtype, budget_s: float) -> bool:
-    """Judged by a product of the smallest size, which has less work by the cube of the side."""
+    """Estimated by a product of the smallest size, which has less work by the cube of the side."""
     small = torch.ones(SIZES[-1], SIZES[-1], dtype=dtype, device="cpu")
     _seconds(lambda: small @ small)  # the first call sets up its kernel
     seconds = min(_seconds(lambda: small @ small) for _ in range(2))

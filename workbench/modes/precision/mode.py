@@ -1,4 +1,4 @@
-"""Precision: in which floating-point type the forward and the loss are computed.
+"""Precision: the floating-point type in which forward and loss are computed.
 
 ``bf16`` and ``fp16`` run forward and loss under autocast: parameters, gradients and optimizer state
 stay float32, matrix products and convolutions run in 16 bits. Autocast keeps a cache of cast
@@ -6,9 +6,9 @@ weights for as long as its outermost context is open, so a context that outlived
 would train on stale weights: it wraps forward and loss, and nothing else. fp16 needs a gradient
 scaler (`workbench.modes.precision.scaler`); bf16 has the exponent range of float32 and needs none.
 
-``tf32`` leaves all types as they are and has float32 matrices multiplied with fewer bits, in
-forward and backward (`workbench.modes.precision.tf32`). ``fp8``, ``fp8-rowwise`` and ``mxfp8`` are
-``bf16`` in which the linear layers multiply in 8 bits (`workbench.modes.precision.low_precision`).
+``tf32`` leaves all types as they are and multiplies float32 matrices with fewer bits, in forward
+and backward (`workbench.modes.precision.tf32`). ``fp8``, ``fp8-rowwise`` and ``mxfp8`` are ``bf16``
+with linear layers that multiply in 8 bits (`workbench.modes.precision.low_precision`).
 
 Source of the rules: "Automatic Mixed Precision package - torch.amp" in the PyTorch documentation.
 """
@@ -36,14 +36,14 @@ DTYPES = {
     "fp16": torch.float16,
     **dict.fromkeys(VALUES, torch.bfloat16),
 }
-"""Value -> the type autocast computes in."""
+"""Value -> the type that autocast computes in."""
 
 _SLOW = 1.5
-"""A type that takes this many times fp32's time is offered with a word of advice."""
+"""A type that takes this many times as long as fp32 is offered with advice."""
 
 
 class Precision(Mode):
-    """fp32 as written, with fewer bits in its products, or autocast to 16 bits and below."""
+    """Precision: fp32 as written, with fewer bits in products, or autocast to at most 16 bits."""
 
     name: ClassVar[str] = "precision"
     label: ClassVar[str] = "Precision"
@@ -56,14 +56,14 @@ class Precision(Mode):
         super().__init__(value, device)
         self._dtype = DTYPES.get(value)
         self.scaler = GradientScaler(device) if value == "fp16" else None
-        """Of fp16; None with any other value."""
+        """The scaler of fp16; None with any other value."""
         self.note = "" if value not in VALUES or is_native(value, device) else EMULATED
         self._layers = LayersInEightBits(value, native=not self.note) if value in VALUES else None
         self._carried: dict[str, Any] = {}
 
     @classmethod
     def choices(cls, device: torch.device) -> tuple[ModeChoice, ...]:
-        """Every value, each tried on ``device``; with what was measured of it, if that was done."""
+        """Every value, each tried on ``device``, with what was measured of it, if anything was."""
         return tuple(_with_ratio(_choice(value, device), device) for value in cls.values)
 
     def choices_for(self, model: nn.Module) -> tuple[ModeChoice, ...]:
@@ -78,7 +78,7 @@ class Precision(Mode):
         return refusal(model, self.value, native=not self.note)
 
     def forward_context(self) -> AbstractContextManager[Any]:
-        """Autocast to the chosen type; a fresh context each time, so that it may nest."""
+        """Autocast to the chosen type; a new context each time, so that it may be nested."""
         if self.value == "tf32":
             return tf32_products()
         if self._dtype is None:
@@ -86,11 +86,11 @@ class Precision(Mode):
         return torch.autocast(self.device.type, self._dtype)
 
     def so_far(self) -> str:
-        """The gradient scale, and what was skipped."""
+        """The gradient scale, and the number of skipped updates."""
         return "" if self.scaler is None else f"gradient scale {self.scaler}"
 
     def attach(self, model: nn.Module) -> None:
-        """Convert the layers of 8 bits; name the parameters whose gradients overflow."""
+        """Convert layers to 8 bits; have the scaler name parameters whose gradients overflow."""
         if self._layers is not None:
             self._layers.attach(model)
         if self.scaler is not None:
@@ -102,7 +102,7 @@ class Precision(Mode):
             self._layers.detach()
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Backward from the loss, scaled where the scaler is in use."""
+        """Run backward from the loss, scaled if the scaler is in use."""
         if self.scaler is not None:
             self.scaler.backward(loss)
         elif self.value == "tf32":
@@ -123,7 +123,7 @@ class Precision(Mode):
         return self.scaler.step(*optimizers)
 
     def state_dict(self) -> dict[str, Any]:
-        """The scaler's state and counts; carried unread while another precision is chosen."""
+        """The scaler's state and counts; carried along unread while another precision is chosen."""
         return dict(self._carried) if self.scaler is None else self.scaler.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -135,7 +135,7 @@ class Precision(Mode):
 
 @once
 def _choice(value: str, device: torch.device) -> ModeChoice:
-    """What does not depend on a measurement."""
+    """The choice without anything that depends on a measurement."""
     if value == "tf32":
         return tf32_choice(device)
     if value in VALUES:
@@ -161,7 +161,7 @@ def _choice(value: str, device: torch.device) -> ModeChoice:
 
 
 def _with_ratio(choice: ModeChoice, device: torch.device) -> ModeChoice:
-    """``choice`` with its measured ratio, where 16 bits are all there is to it."""
+    """Return ``choice`` with its measured ratio, if 16 bits are all there is to it."""
     ratio = None if choice.value in VALUES else _ratio(choice.value, device)
     if ratio is None or not choice.available:
         return choice

@@ -1,10 +1,10 @@
-"""A backward whose gradients carry a scale, told to those who look at gradients while it runs.
+"""A backward whose gradients carry a scale, which is reported to whatever inspects gradients then.
 
-A gradient scaler multiplies the loss, so whatever is measured during that backward is as many times
-too large. Who measures (a graph's watch) cannot see it: a factor of 65,536 may be a scale or a
-weight of the loss. So it listens here, and is told the scale inside the very backward that carries
-it, before any node below the product runs, on whatever thread the engine runs it. Where nobody
-listens, a backward is what it was.
+A gradient scaler multiplies the loss, so whatever is measured during that backward is too large by
+this factor. Code that measures (a graph's watch) cannot see it: a factor of 65,536 may be a scale
+or a weight of the loss. So it listens here, and is given the scale inside the very backward that
+carries it, before any node below the product runs, on whatever thread the engine runs it. Without a
+listener, a backward is what it was.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Listener(Protocol):
-    """Somebody who measures gradients."""
+    """An object that measures gradients."""
 
     def scaled_by(self, scale: Callable[[], float]) -> None:
-        """The backward that runs now carries a scale; asking for it may read the device.
+        """Called when the backward that runs now carries a scale; querying it may read the device.
 
         Called on the engine's thread. The answer holds until that backward has ended.
         """
@@ -32,18 +32,18 @@ class Listener(Protocol):
 
 _listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
 _lock = threading.RLock()
-"""Around `_listeners`: a graph may be captured on one thread while a loop trains on another, and a
-finalizer may run in between."""
+"""Protects `_listeners`: a graph may be captured on one thread while a loop trains on another,
+and a finalizer may run in between."""
 
 
 def listen(listener: Listener) -> None:
-    """Tell ``listener`` of scales from now on; it is not kept alive."""
+    """Report scales to ``listener`` from now on; it is not kept alive."""
     with _lock:
         _listeners.add(listener)
 
 
 def listen_no_more(listener: Listener) -> None:
-    """Undo `listen`; safe to call twice."""
+    """Undo `listen`; idempotent."""
     with _lock:
         _listeners.discard(listener)
 

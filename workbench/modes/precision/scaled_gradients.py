@@ -1,29 +1,30 @@
-"""Which gradients of a loop of one's own carry the scale of fp16, and who may apply them.
+"""Which gradients of a user's own loop carry the scale of fp16, and what may apply them.
 
 Between ``modes.backward(loss)`` and the division by the scale, gradients are some 65,536 times too
-large. An experiment has nobody who could apply them in between; a loop of one's own has, and
-``optimizer.step()`` in the place of ``modes.step(optimizer)`` would destroy the weights without a
-word. So while a scaler is in use, every step of an optimizer is looked at before it is taken
-(torch's own hook for all optimizers), and one that would apply such gradients is refused.
+large. In an experiment nothing could apply them in between; in a user's own loop,
+``optimizer.step()`` in place of ``modes.step(optimizer)`` would silently destroy the weights. So
+while a scaler is in use, every step of an optimizer is checked before it is taken (by torch's own
+hook for all optimizers), and one that would apply such gradients is refused.
 
-A gradient carries the scale if a scaled backward has written it. So gradients are looked at before
-and after each: one that is another tensor then, or was written, carries the scale from then on, and
-that is noted of the parameter (`_Note`). The same look tells whether the backward has added to what
-was divided, which is refused at once, or carries another scale, which is refused when it is to be
-divided. Notes are kept once for the process, as losses of several `wb.Modes` may reach a parameter.
+A gradient carries the scale if a scaled backward has written it. So gradients are inspected before
+and after each backward: one that is another tensor afterwards, or was written, carries the scale
+from then on, and that is recorded for the parameter (`_Note`). The same inspection shows whether
+the backward has added to what was divided, which is refused at once, or to what carries another
+scale, which is refused when it is to be divided. Notes are kept once for the process, as losses of
+several `wb.Modes` may reach a parameter.
 
-For the time of an update the gradients of the models that its optimizers do not hold are divided
-too, so that a norm over all parameters is a true one. After it they carry the scale again, the one
-of then: that is how gradients that wait for another update follow the scale.
+During an update, gradients of the models that its optimizers do not hold are divided too, so that a
+norm over all parameters is a true one. After the update they carry the scale again, the one of that
+moment: that is how gradients that wait for another update follow the scale.
 
-Looked at are the parameters of the models, those of the optimizers that the loop was seen to use,
-and leaves beside these that a loss reaches, such as a learned temperature. The last are only known
-from the graph of a loss. To walk it takes a twentieth of a backward of tiny layers, so it is done
-where it may tell something new: in a few passes, where the number of nodes is one not seen before,
-and a while after a new leaf was found. Of a loss whose graph was not walked, that is made up for
-when an optimizer with unknown parameters takes its first step, as long as the loss is alive. If it
-is gone, such a step is refused before the update, and allowed after it: by far most such optimizers
-train something else.
+What is inspected are the parameters of the models, those of the optimizers that the loop was seen
+to use, and other leaves that a loss reaches, such as a learned temperature. The latter are only
+known from the graph of a loss. Walking it takes a twentieth of a backward of tiny layers, so it is
+done where it may show something new: in a few passes, where the number of nodes is one not seen
+before, and for a while after a new leaf was found. For a loss whose graph was not walked, this is
+done when an optimizer with unknown parameters takes its first step, as long as the loss is alive.
+If it is not, such a step is refused before the update, and allowed after it: by far most such
+optimizers train something else.
 
 Nothing here keeps a model, an optimizer, a loss or a gradient alive.
 """
@@ -51,33 +52,33 @@ if TYPE_CHECKING:
     from workbench.modes.precision.scaler import GradientScaler
 
 _STEP_CODE = torch.optim.Optimizer.profile_hook_step(lambda: None).__code__
-"""Of the frame that every ``optimizer.step`` runs in."""
+"""Code of the frame that every ``optimizer.step`` runs in."""
 _WALKS = 8
-"""Passes whose graphs are walked after one that reached a new leaf."""
+"""Number of passes whose graphs are walked after one that reached a new leaf."""
 _MOST_SIZES = 1_000
-"""Of graphs that are told apart by their number of nodes."""
+"""Maximum number of graphs that are distinguished by their number of nodes."""
 
 DIVIDED, LENT, MIXED, UNKNOWN = "divided", "lent", "mixed", "unknown"
-"""What is known of a gradient that does not simply carry a scale: it was divided; it was divided
-until the update that does not apply it is over; it is a sum of what carries different scales; it
-may have been reached by a loss that is gone."""
+"""What is known about a gradient that does not simply carry a scale: it was divided; it was
+divided until the update that does not apply it is over; it is a sum of gradients with different
+scales; it may have been reached by a loss that no longer exists."""
 
 
 class _Note(NamedTuple):
-    """What is known of one gradient."""
+    """What is known about one gradient."""
 
     parameter: weakref.ref[torch.Tensor]
     gradient: weakref.ref[torch.Tensor]
     version: int
-    """How often the gradient had been written when this became known."""
+    """How often the gradient had been written when this was recorded."""
     scale: float | GradientScaler | str
-    """That it carries (`GradientScaler.carried`), or one of `DIVIDED`, `LENT`, `MIXED`,
-    `UNKNOWN`."""
+    """The scale that it carries (`GradientScaler.carried`), or one of `DIVIDED`, `LENT`,
+    `MIXED`, `UNKNOWN`."""
     ledger: ScaledGradients
 
     @property
     def is_of_now(self) -> bool:
-        """Whether the parameter has this very gradient still."""
+        """Whether the parameter still has this very gradient."""
         parameter, gradient = self.parameter(), self.gradient()
         return parameter is not None and gradient is not None and parameter.grad is gradient
 
@@ -94,7 +95,7 @@ _Before = dict[int, tuple[torch.Tensor, torch.Tensor, int]]
 
 
 class ScaledGradients:
-    """What is known of the gradients of one `workbench.Modes` under a scaler."""
+    """What is known about the gradients of one `workbench.Modes` under a scaler."""
 
     def __init__(self, scaler: GradientScaler) -> None:
         self.scaler = scaler
@@ -103,40 +104,42 @@ class ScaledGradients:
         self._of_models: set[int] = set()
         """``id`` of the parameters of the models."""
         self._watched: list[weakref.ref[torch.Tensor]] = []
-        """Parameters and leaves whose gradients are looked at."""
+        """Parameters and leaves whose gradients are inspected."""
         self._watched_ids: set[int] = set()
         self._met: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
-        """Optimizers that stepped by themselves, whose parameters are watched -> how many."""
+        """Optimizers that stepped by themselves, whose parameters are watched -> how many they
+        have."""
         self.is_open = False
         """Whether there were backward passes since the last update."""
         self._not_walked: list[_Pass] = []
-        """Of these, the ones whose graphs were not walked."""
+        """Of these, the passes whose graphs were not walked."""
         self._not_walked_before: list[_Pass] = []
-        """The same of those that the last update closed."""
+        """The same for the passes that the last update closed."""
         self._num_passes = 0
         self._last_node = 0
-        """Number of the autograd node that was next when the last pass had ended."""
+        """Number of the autograd node that was next at the end of the last pass."""
         self._sizes: set[int] = set()
         """Numbers of nodes, from one pass to the next, of graphs that were walked."""
         self._walks_left = 0
         self.before: _Before | None = None
         """Gradients as they were, while a pass is running."""
         self.applying: Sequence[Optimizer] = ()
-        """Those of the block that is open: their gradients are divided."""
+        """Optimizers of the open block: their gradients are divided."""
         self._lent: list[_Note] = []
-        """Gradients of the models that no optimizer of the update holds: divided until it is over,
-        so that a norm over all parameters is a true one."""
+        """Gradients of the models that no optimizer of the update holds: divided until the
+        update is over, so that a norm over all parameters is a true one."""
         self._as_divided: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
-        """Gradients of the update and how often they were written, where some of `_lent` are not
-        finite: one that is written then, by clipping to a norm that is not finite, spoils it."""
+        """Gradients of the update and how often they were written, if some of `_lent` are not
+        finite: writing one of them then, as clipping to a norm that is not finite does, spoils
+        the update."""
         self.is_stepping = False
-        """Whether an update is being made by the scaler itself."""
+        """Whether the scaler itself is making an update."""
         self.thread = 0
 
-    # -- who is looked after ------------------------------------------------------------------
+    # -- what is tracked ----------------------------------------------------------------------
 
     def start(self, models: Iterable[nn.Module]) -> None:
-        """Look at every optimizer's step from now on."""
+        """Check every optimizer's step from now on."""
         self._models = [weakref.ref(model) for model in models]
         self._watch_models()
         with _lock:
@@ -144,9 +147,9 @@ class ScaledGradients:
         _Hook.hold()
 
     def stop(self) -> None:
-        """Undo `start`; safe to call twice.
+        """Undo `start`; idempotent.
 
-        Gradients that are scaled still are looked after as long as they are there.
+        Gradients that are still scaled are tracked as long as they exist.
         """
         with _lock:
             _ledgers.discard(self)
@@ -160,11 +163,11 @@ class ScaledGradients:
     # -- what happens to gradients --------------------------------------------------------------
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Backward from ``loss``, scaled.
+        """Run backward from ``loss``, scaled.
 
         Raises:
             RuntimeError: it is called inside the step of an optimizer, has added scaled gradients
-                to divided ones, or the model is sharded in a way that overflows are not seen in.
+                to divided ones, or the model is sharded in a way in which overflows are not seen.
         """
         _refuse_closure(sys._getframe())  # pyright: ignore[reportPrivateUsage] - as `inspect` does, without its cost
         self.thread = threading.get_ident()
@@ -189,14 +192,14 @@ class ScaledGradients:
             )
 
     def divide(self, optimizers: Sequence[Optimizer], *, block: bool) -> None:
-        """Divide what is scaled of the gradients of ``optimizers``, and of the models beside them.
+        """Divide scaled gradients of ``optimizers``, and those of other parameters of the models.
 
         Args:
-            optimizers: whose gradients are to be true.
-            block: whether they are so in a block alone, which ends with `apply` or `give_up`.
+            optimizers: those whose gradients are to be unscaled.
+            block: whether they are unscaled only in a block, which ends with `apply` or `give_up`.
 
         Raises:
-            RuntimeError: some carry another scale than that of now.
+            RuntimeError: some carry a scale other than the current one.
         """
         parameters = _parameters(optimizers)
         held = set(map(id, parameters))
@@ -218,10 +221,10 @@ class ScaledGradients:
             self._lend(beside, optimizers)
 
     def _known_of(self, held: set[int]) -> tuple[set[int], list[torch.Tensor]]:
-        """Of what is ``held``, the ``id`` of those divided; of the models beside it, those scaled.
+        """Find, in ``held``, the ``id`` of divided ones; in the rest of the models, scaled ones.
 
         Raises:
-            RuntimeError: what is held carries another scale than that of now.
+            RuntimeError: what is held carries a scale other than the current one.
         """
         scale, done, beside = self.scaler.carried, set[int](), list[torch.Tensor]()
         for key, note in list(_notes.items()):
@@ -247,7 +250,7 @@ class ScaledGradients:
         return done, beside
 
     def apply(self, optimizers: Sequence[Optimizer]) -> bool:
-        """Update, unless gradients overflowed; False when it was skipped."""
+        """Update, unless gradients overflowed; return False if it was skipped."""
         if self._is_spoilt(optimizers):
             self.scaler.skip(*optimizers)
         self.is_stepping = True
@@ -265,12 +268,12 @@ class ScaledGradients:
         return applied
 
     def give_up(self, optimizers: Sequence[Optimizer]) -> None:
-        """No update is made of the block that was open; gradients stay divided."""
+        """Make no update of the block that was open; gradients stay divided."""
         self._note_divided(optimizers)
         self._close()
 
     def pass_over(self, optimizers: Sequence[Optimizer]) -> None:
-        """One step of each, which have no gradients to apply."""
+        """Do one step of each optimizer; they have no gradients to apply."""
         for optimizer in optimizers:
             optimizer.step()
         self._close()
@@ -280,7 +283,7 @@ class ScaledGradients:
         return any(map(self.scaler.has_unscaled, optimizers))
 
     def overflowed(self) -> bool:
-        """Whether divided gradients are not finite, as far as they wait for an update still."""
+        """Whether divided gradients that still wait for an update are not finite."""
         waiting = [
             one
             for one in self.scaler.unscaled()
@@ -289,7 +292,7 @@ class ScaledGradients:
         return bool(waiting) and self.scaler.overflowed(*waiting)
 
     def _close(self) -> None:
-        """What was gathered is none of the next update's business."""
+        """Close the period of an update: what was accumulated does not concern the next one."""
         self.applying, self._as_divided = (), {}
         self._take_back()
         self.is_open = False
@@ -301,7 +304,7 @@ class ScaledGradients:
     def _complete(self, before: _Before, scale: float | GradientScaler) -> dict[int, Any]:
         """What must not be added to: ``id`` of a parameter -> `DIVIDED`, or the scale it carries.
 
-        Optimizers that have no such gradients any more are not divided any more either.
+        Optimizers that no longer have such gradients no longer count as divided.
         """
         unscaled, found = self.scaler.unscaled(), dict[int, Any]()
         held = {id(parameter) for parameter, _ in _gradients_of(unscaled)}
@@ -326,9 +329,9 @@ class ScaledGradients:
     def _note_written(
         self, before: _Before, complete: dict[int, Any], scale: float | GradientScaler
     ) -> list[torch.Tensor]:
-        """Note what a pass has written; gives those divided ones that it has added to.
+        """Record what a pass has written; return the divided ones that it has added to.
 
-        A sum under several scales does no harm where nobody applies it; `divide` refuses it.
+        A sum under several scales does no harm if nothing applies it; `divide` refuses it.
         """
         mixed: list[torch.Tensor] = []
         written: set[int] = set()
@@ -350,7 +353,7 @@ class ScaledGradients:
         return mixed
 
     def _note_divided(self, optimizers: Sequence[Optimizer]) -> None:
-        """Remember that the gradients of ``optimizers`` are divided."""
+        """Record that the gradients of ``optimizers`` are divided."""
         for parameter, gradient in _gradients_of(optimizers):
             self._note(parameter, gradient, DIVIDED)
 
@@ -375,7 +378,7 @@ class ScaledGradients:
                 self._as_divided.setdefault(id(parameter), (weakref.ref(gradient), version))
 
     def _take_back(self) -> None:
-        """Multiply what was lent by the scale of now."""
+        """Multiply what was lent by the current scale."""
         if not self._lent:
             return
         lent, self._lent = self._lent, []
@@ -392,7 +395,7 @@ class ScaledGradients:
                 self._note(parameter, parameter.grad, self.scaler.carried)
 
     def _is_spoilt(self, optimizers: Sequence[Optimizer]) -> bool:
-        """Whether gradients were written by what is not finite beside them."""
+        """Whether gradients of the update were written while others were not finite."""
         if not self._as_divided:
             return False
         nothing = (None, 0)
@@ -403,7 +406,7 @@ class ScaledGradients:
             for p, g in _gradients_of(optimizers)
         )
 
-    # -- a step that was not asked for here -----------------------------------------------------
+    # -- a step that was not requested here -----------------------------------------------------
 
     def check_overflow(self, optimizer: Optimizer, gradients: _Gradients) -> None:
         """Refuse a step of ``optimizer`` on gradients that were divided and are not finite."""
@@ -450,7 +453,7 @@ class ScaledGradients:
             )
 
     def has_nothing_for(self, optimizer: Optimizer) -> bool:
-        """Whether, without any note, nothing can be said against a step of ``optimizer``."""
+        """Whether, without any note, there is nothing against a step of ``optimizer``."""
         if self.before is not None or self.applying:
             return False
         if threading.get_ident() != self.thread:
@@ -458,7 +461,7 @@ class ScaledGradients:
         return self._met.get(optimizer) == _num_parameters(optimizer)
 
     def meet(self, optimizer: Optimizer, gradients: _Gradients) -> None:
-        """Find out what passes have written of parameters that were not known; know them then."""
+        """Find out what passes have written of unknown parameters, which are watched afterwards."""
         parameters = _parameters([optimizer])
         self._met[optimizer] = _num_parameters(optimizer)
         if {id(parameter) for parameter in parameters} <= self._watched_ids:
@@ -483,13 +486,13 @@ class ScaledGradients:
         self._watch(parameters)
 
     def _may_carry(self, note: _Note) -> bool:
-        """Whether what was put in a gradient's place may be made of it."""
+        """Whether what has replaced a gradient may have been computed from it."""
         return self.is_open and note.ledger is self and note.scale != UNKNOWN
 
-    # -- what is looked at --------------------------------------------------------------------
+    # -- what is inspected --------------------------------------------------------------------
 
     def _gradients(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """What is watched and has a gradient, with it."""
+        """What is watched and has a gradient, together with the gradient."""
         found: list[tuple[torch.Tensor, torch.Tensor]] = []
         is_any_dead = False
         for reference in self._watched:
@@ -503,7 +506,7 @@ class ScaledGradients:
         return found
 
     def _watch(self, parameters: Iterable[torch.Tensor]) -> None:
-        """Look at ``parameters`` too from now on."""
+        """Watch ``parameters`` too from now on."""
         self._drop_dead()
         for parameter in parameters:
             if id(parameter) not in self._watched_ids:
@@ -516,13 +519,13 @@ class ScaledGradients:
         self._watch(own)
 
     def _drop_dead(self) -> None:
-        """Forget what died: another tensor may have its ``id`` by now."""
+        """Forget what was deleted: another tensor may have its ``id`` by now."""
         alive = [(one, parameter) for one in self._watched if (parameter := one()) is not None]
         self._watched = [one for one, _ in alive]
         self._watched_ids = {id(parameter) for _, parameter in alive}
 
     def _walk_if_new(self, loss: torch.Tensor, scale: float | GradientScaler) -> None:
-        """See which leaves ``loss`` reaches beside those that are known, if it may reach others."""
+        """Find leaves that ``loss`` reaches and that are not known, if there may be any."""
         self._num_passes += 1
         node: Any = loss.grad_fn
         size = -1 if node is None else node._sequence_nr() - self._last_node
@@ -547,7 +550,7 @@ class ScaledGradients:
         new = [leaf for leaf in leaves if id(leaf) not in self._watched_ids]
         self._walks_left = _WALKS if new else max(0, self._walks_left - 1)
         if any(isinstance(leaf, nn.Parameter) for leaf in new):
-            self._watch_models()  # they may have got it since
+            self._watch_models()  # they may have gained it since
         self._watch(new)
 
     def _alive(self) -> Iterator[nn.Module]:
@@ -587,7 +590,7 @@ def _num_parameters(optimizer: Optimizer) -> int:
 
 
 def _gradients_of(optimizers: Iterable[Optimizer]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Each parameter that has a gradient, with it."""
+    """Each parameter that has a gradient, with the gradient."""
     for parameter in _parameters(optimizers):
         if parameter.grad is not None:
             yield parameter, parameter.grad
@@ -602,18 +605,18 @@ def _has_values(gradient: torch.Tensor) -> bool:
 
 def _version(gradient: torch.Tensor) -> int:
     """How often it was written in place."""
-    # of a plain tensor looking for what it lacks takes ten times as long as the rest
+    # looking up an attribute that a plain tensor lacks takes ten times as long as the rest
     return version_of(gradient if type(gradient) is torch.Tensor else _local(gradient))
 
 
 def _local(gradient: torch.Tensor) -> torch.Tensor:
-    """What a rank has of it: FSDP adds to the shard, of which the `DTensor` does not hear."""
+    """The local part on a rank: FSDP adds to the shard, which the `DTensor` does not notice."""
     local: torch.Tensor = getattr(gradient, "_local_tensor", gradient)
     return local
 
 
 def _is_flat(leaf: torch.Tensor) -> bool:
-    """Whether it is what the elder FSDP shards over several ranks."""
+    """Whether it is what the older FSDP shards over several ranks."""
     return bool(getattr(leaf, "_is_flat_param", False)) and dist.get_world_size() > 1
 
 
@@ -644,11 +647,11 @@ _notes: dict[int, _Note] = {}
 """``id`` of a parameter -> what is known of its gradient."""
 _ledgers: weakref.WeakSet[ScaledGradients] = weakref.WeakSet()
 _lock = threading.RLock()
-"""Around `_ledgers`: a step on another thread goes through them."""
+"""Protects `_ledgers`: a step on another thread iterates over them."""
 
 
 def _are_left() -> bool:
-    """Whether there are scaled gradients still; forgets those that are not."""
+    """Whether there are still scaled gradients; forgets those that no longer are."""
     for key, note in list(_notes.items()):
         if not note.is_of_now:
             _notes.pop(key, None)
@@ -656,13 +659,13 @@ def _are_left() -> bool:
 
 
 class _Hook:
-    """The one hook on the steps of all optimizers, there while a scaler is in use."""
+    """The one hook on the steps of all optimizers, installed while a scaler is in use."""
 
     handle: RemovableHandle | None = None
 
     @classmethod
     def hold(cls) -> None:
-        """Put it there, or take it away."""
+        """Install it, or remove it."""
         is_wanted = bool(_ledgers) or _are_left()
         if is_wanted and cls.handle is None:
             cls.handle = register_optimizer_step_pre_hook(_before_step)

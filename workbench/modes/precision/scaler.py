@@ -1,31 +1,31 @@
-"""The gradient scaler of fp16, with what it does made readable.
+"""The gradient scaler of fp16, with a readable record of what it does.
 
 fp16 has 5 exponent bits, and small gradients underflow to zero; `torch.amp.GradScaler` multiplies
-the loss before backward, divides the gradients after it, and skips the update when they overflowed.
-What it keeps to itself is counted here: the scale, how many updates were skipped, and for the first
+the loss before backward, divides the gradients after it, and skips the update if they overflowed.
+What it does not report is counted here: the scale, how many updates were skipped, and for the first
 and the last of those the step and the parameter whose gradient was not finite.
 
 *What it costs.* Whether gradients overflowed is a number on the device, which torch's scaler reads
 once per step, in its ``step``. It is read once per step here too, but before clipping, because a
-norm that is NaN makes every gradient NaN and the culprit cannot be told any more. Gradients are
-looked at only after that number said that one of them is not finite.
+norm that is NaN makes every gradient NaN and the culprit can no longer be determined. Gradients are
+inspected only after that number has shown that one of them is not finite.
 
 A fused optimizer on an accelerator decides on the device and nothing is read at all; then skipped
 updates are counted on the device, and no parameter is named. An experiment, which reads a flag
-right before every update anyway, lets it `decide` beside that: what goes by updates (a schedule)
-goes by those that were applied, on every device.
+right before every update anyway, has it `decide` at the same time: what depends on updates (a
+schedule) then depends on those that were applied, on every device.
 
 *Undoing.* A step may be given up between unscaling and updating (an error, a non-finite loss).
-Nothing is counted before the update, and what the scaler had noted of that step is dropped, so the
-scale goes on as if the step had not been tried.
+Nothing is counted before the update, and what the scaler had recorded for that step is dropped, so
+the scale continues as if the step had not been tried.
 
-*Several optimizers* that step together are one to the scaler: an overflow in any skips all of them,
-for one that steps on a loss on which another overflowed would leave a state that no step of either
-has. They may be unscaled one by one, and wait for each other.
+*Several optimizers* that step together are one to the scaler: an overflow in any of them skips all,
+because one that stepped on a loss on which another overflowed would leave a state that no step of
+either has. They may be unscaled one by one, and wait for each other.
 
-Source of the rules: ``torch/amp/grad_scaler.py``. Its private notes of a step are touched in this
-file alone (`_noted`, `GradientScaler.unscale`, `forget`, `give_up`, `_drop_dead`); a test fails
-loudly when they move.
+Source of the rules: ``torch/amp/grad_scaler.py``. Its private record of a step is used in this file
+alone (`_noted`, `GradientScaler.unscale`, `forget`, `give_up`, `_drop_dead`); a test fails loudly
+if it moves.
 """
 
 from __future__ import annotations
@@ -51,20 +51,22 @@ class Overflow:
     """An update that was skipped."""
 
     step: int
-    """Of the run, from 1; where nobody said (`GradientScaler.happened_at`), of those scaled."""
+    """Step of the run, from 1; if it was not reported (`GradientScaler.happened_at`), of those
+    that were scaled."""
     parameter: str
-    """``head.weight``: nearest to the loss of those with a non-finite gradient; ``""``: unknown."""
+    """``head.weight``: of those with a non-finite gradient, the parameter nearest to the loss;
+    ``""``: unknown."""
 
     def __str__(self) -> str:
         return f"step {self.step:,}" + (f" ({self.parameter})" if self.parameter else "")
 
 
 class GradientScaler:
-    """A `torch.amp.GradScaler` that counts what it skips, and knows where."""
+    """A `torch.amp.GradScaler` that counts what it skips, and records where."""
 
     keeps_unscaled: bool = False
-    """Whether gradients that are divided may wait while another loss runs backward; otherwise such
-    a backward begins a new step, and the one before is given up."""
+    """Whether divided gradients may wait while another loss runs backward; otherwise such a
+    backward begins a new step, and the previous one is given up."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -73,60 +75,62 @@ class GradientScaler:
         self._overflowed: weakref.WeakKeyDictionary[torch.optim.Optimizer, bool] = (
             weakref.WeakKeyDictionary()
         )
-        """Those whose gradients are divided -> whether they overflowed."""
+        """Optimizers whose gradients are divided -> whether these overflowed."""
         self._undecided: weakref.WeakKeyDictionary[torch.optim.Optimizer, list[torch.Tensor]] = (
             weakref.WeakKeyDictionary()
         )
-        """Those whose gradients are divided and who decide on the device -> one scalar per device,
-        which is not read here."""
+        """Optimizers whose gradients are divided and which decide on the device -> one scalar
+        per device, which is not read here."""
         self._where = ""
         self._skipped: int | torch.Tensor = 0
         self._scale: float | None = self._torch.get_scale()
-        """As this process knows it without reading the device; None: a device decided."""
+        """The scale as far as this process knows it without reading the device; None: a device
+        decided."""
         self._good_steps = 0
-        """Since the scale last changed."""
+        """Number of steps since the scale last changed."""
         self.num_steps = 0
-        """Updates asked for under this scaler, applied or skipped."""
+        """Number of updates requested under this scaler, applied or skipped."""
         self.first: Overflow | None = None
         self.last: Overflow | None = None
 
     @property
     def num_skipped(self) -> int:
-        """Updates that were skipped; reads the device after a fused optimizer on an accelerator."""
+        """Number of skipped updates; reads the device after a fused optimizer on an accelerator."""
         return int(self._skipped)
 
     @property
     def scale(self) -> float:
-        """What the next loss is multiplied with; reads the device where that decides."""
+        """Factor by which the next loss is multiplied; reads the device if that decides it."""
         return float(self._torch.get_scale()) if self._scale is None else self._scale
 
     @property
     def carried(self) -> float | GradientScaler:
-        """What tells gradients of now from those under another scale, without reading the device.
+        """Distinguishes current gradients from those under another scale, without a device read.
 
-        The scale where it is known; else this scaler, whose scale a device decides.
+        The scale if it is known; otherwise this scaler, whose scale a device decides.
         """
         return self if self._scale is None else self._scale
 
     def follow(self, model: nn.Module) -> None:
-        """Name parameters after ``model`` from now on; it is not kept alive."""
+        """Use the parameter names of ``model`` from now on; it is not kept alive."""
         self._model = weakref.ref(model)
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Backward from the scaled ``loss``."""
+        """Run backward from the scaled ``loss``."""
         if not self.keeps_unscaled and self.has_any_unscaled:
             self.give_up()
         backward(self._torch.scale(loss), lambda: self.scale)
 
     def unscale(self, *optimizers: torch.optim.Optimizer, done: Collection[int] = ()) -> None:
-        """Divide gradients by the scale, in place, and see whether they are finite.
+        """Divide gradients by the scale, in place, and check whether they are finite.
 
         Args:
-            optimizers: whose gradients; a parameter that several of them hold is divided once.
+            optimizers: those whose gradients are divided; a parameter that several of them hold is
+                divided once.
             done: ``id`` of parameters whose gradients are divided already.
 
         Raises:
-            ValueError: gradients are float16, which happens where parameters are.
+            ValueError: gradients are float16, which is the case if parameters are.
         """
         self._drop_dead()
         if len(optimizers) == 1 and not done and not _has_shards(optimizers[0]):
@@ -140,7 +144,7 @@ class GradientScaler:
             self._decide(optimizers, found)
 
     def decide(self) -> None:
-        """Read what a fused optimizer would have decided on the device, and go by that."""
+        """Read what a fused optimizer would have decided on the device, and follow that."""
         for optimizer, found in list(self._undecided.items()):
             del self._undecided[optimizer]
             self._decide((optimizer,), found)
@@ -156,7 +160,7 @@ class GradientScaler:
     def _unscale_together(
         self, optimizers: tuple[torch.optim.Optimizer, ...], done: Collection[int]
     ) -> list[torch.Tensor]:
-        """Unscale as one; what was found is noted of each, with what is to be found in ``done``."""
+        """Unscale as one; the result is recorded for each, with what is to be found in ``done``."""
         own = {id(p): p for one in optimizers for g in one.param_groups for p in g["params"]}
         sharing = [
             other
@@ -176,11 +180,11 @@ class GradientScaler:
     def _divide(
         self, parameters: list[torch.Tensor], found: list[torch.Tensor]
     ) -> tuple[dict[torch.device, torch.Tensor], dict[str, Any]]:
-        """Unscale ``parameters``; what was ``found`` in all per device, and torch's note of it.
+        """Unscale ``parameters``; return what was ``found`` in all per device, and torch's record.
 
-        Gradients that lie over ranks in different ways are unscaled apart: torch looks at the first
-        of a list alone to see which ranks must agree on what was found, and takes no list in which
-        one lies over ranks and another does not.
+        Gradients that are distributed over ranks in different ways are unscaled separately: torch
+        inspects only the first of a list to see which ranks must agree on what was found, and
+        accepts no list in which one is distributed over ranks and another is not.
         """
         alike: dict[Any, list[torch.Tensor]] = {}
         for parameter in parameters:
@@ -208,13 +212,13 @@ class GradientScaler:
         return bool(self._overflowed or self._undecided)
 
     def unscaled(self) -> list[torch.optim.Optimizer]:
-        """Those whose gradients are divided and wait for their step."""
+        """Optimizers whose gradients are divided and wait for their step."""
         return [*self._overflowed, *self._undecided]
 
     def overflowed(self, *optimizers: torch.optim.Optimizer) -> bool:
-        """Whether divided gradients are not finite, of any of these or, without, of any at all.
+        """Whether divided gradients of these (if none are given, of any at all) are not finite.
 
-        Reads the device where a fused optimizer decides there.
+        Reads the device if a fused optimizer decides there.
         """
         return any(
             self._overflowed.get(one, False) or any(map(bool, self._undecided.get(one, ())))
@@ -230,7 +234,7 @@ class GradientScaler:
                     parameter.grad.div_(scale)
 
     def unscale_beside(self, parameters: list[torch.Tensor]) -> bool:
-        """Divide gradients that no optimizer of the update holds; False: some are not finite."""
+        """Divide gradients that no optimizer of the update holds; False if some are not finite."""
         usual = [p for p in parameters if p.dtype in (torch.float32, torch.float64)]
         found, _ = self._divide(usual, [])
         is_finite = not any(map(bool, found.values()))
@@ -241,7 +245,7 @@ class GradientScaler:
         return is_finite
 
     def scale_again(self, parameters: Iterable[torch.Tensor]) -> None:
-        """Multiply gradients that were divided by the scale of now."""
+        """Multiply divided gradients by the current scale."""
         scale = self._scale
         if scale is None:
             scale = self._torch.scale(_one(self._device))
@@ -259,7 +263,7 @@ class GradientScaler:
         self._where = self._first_non_finite()
 
     def step(self, *optimizers: torch.optim.Optimizer) -> bool:
-        """Update, unless gradients overflowed, and adapt the scale; False when it was skipped.
+        """Update, unless gradients overflowed, and adapt the scale; return False if skipped.
 
         An overflow in any of ``optimizers`` skips all. A single fused optimizer on an accelerator
         decides by itself; its update is reported as applied.
@@ -293,7 +297,7 @@ class GradientScaler:
         return not overflowed
 
     def happened_at(self, step: int) -> None:
-        """The update that was skipped last belongs to ``step`` of the run."""
+        """Record that the update that was skipped last belongs to ``step`` of the run."""
         if self.last is None:
             return
         if self.first is self.last:
@@ -301,21 +305,21 @@ class GradientScaler:
         self._remember(Overflow(step, self.last.parameter))
 
     def give_up(self) -> None:
-        """Forget a step that got no further than its gradients; the scale stays as it is."""
+        """Forget a step that got no further than its gradients; the scale is unchanged."""
         grad_scaler.states(self._torch).clear()
         self._overflowed.clear()
         self._undecided.clear()
 
     def forget(self, optimizer: torch.optim.Optimizer) -> None:
-        """Forget that gradients of ``optimizer`` were divided: it has gathered new ones."""
+        """Forget that gradients of ``optimizer`` were divided: it has accumulated new ones."""
         grad_scaler.states(self._torch).pop(id(optimizer), None)
         self._overflowed.pop(optimizer, None)
         self._undecided.pop(optimizer, None)
 
     def _drop_dead(self) -> None:
-        """Forget optimizers that died between unscaling and their step.
+        """Forget optimizers that were deleted between unscaling and their step.
 
-        Torch knows an optimizer by its address, which another may have by now.
+        Torch identifies an optimizer by its address, which another one may have by now.
         """
         states = grad_scaler.states(self._torch)
         if states:
@@ -324,7 +328,7 @@ class GradientScaler:
                 del states[key]
 
     def scalars(self) -> dict[str, float | torch.Tensor]:
-        """Name -> value of what is logged; on an accelerator on the device, and not read."""
+        """Name -> value of what is logged; on an accelerator it is on the device, and not read."""
         skipped = self._skipped
         if self._device.type == "cpu":
             return {"precision/scale": self.scale, "precision/skipped": float(skipped)}
@@ -347,7 +351,7 @@ class GradientScaler:
         return f"{text}, first at {self.first}{again}"
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain numbers and strings: torch's own state, and what was counted; reads the device."""
+        """Plain numbers and strings: torch's own state, and the counts; reads the device."""
         return {
             "scaler": self._torch.state_dict(),
             "skips": {
@@ -359,7 +363,7 @@ class GradientScaler:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore `state_dict`; of one without counts (an older checkpoint) the scale alone."""
+        """Restore `state_dict`; from one without counts (an older checkpoint), only the scale."""
         self.give_up()
         self._torch.load_state_dict(state["scaler"])
         self._scale, self._good_steps = self._torch.get_scale(), state["scaler"]["_growth_tracker"]
@@ -371,10 +375,10 @@ class GradientScaler:
         self.last = Overflow(*last) if last else None
 
     def _follow_scale(self, counted: list[torch.optim.Optimizer]) -> None:
-        """What ``GradScaler.update`` has just done on the device, by the same rule.
+        """Follow what ``GradScaler.update`` has just done on the device, by the same rule.
 
         Args:
-            counted: whose gradients were divided since the last update, which all have a say.
+            counted: optimizers whose gradients were divided since the last update, which all count.
         """
         if self._scale is None or any(one in self._undecided for one in counted):
             self._scale = None
@@ -400,9 +404,10 @@ class GradientScaler:
         )
 
     def _first_non_finite(self) -> str:
-        """Backward goes from the loss to the input, so modules are looked at from the last on.
+        """Name of the first parameter that overflowed; modules are checked from the last one on.
 
-        Where parameters lie over ranks, all of these look together, as one rank may have the row.
+        Backward goes from the loss to the input. If parameters are distributed over ranks, all
+        ranks check together, as only one of them may have the row.
         """
         model = self._model() if self._model is not None else None
         modules = reversed(list(model.named_modules()) if model is not None else [])
@@ -423,14 +428,14 @@ class GradientScaler:
 
 
 class _Held:
-    """As much of an optimizer as ``GradScaler.unscale_`` looks at."""
+    """The part of an optimizer that ``GradScaler.unscale_`` reads."""
 
     def __init__(self, parameters: list[torch.Tensor]) -> None:
         self.param_groups = [{"params": parameters}]
 
 
 def _layout(parameter: torch.Tensor) -> Any:
-    """How it lies over ranks; None where it does not."""
+    """How it is distributed over ranks; None if it is not."""
     if not hasattr(parameter, "_local_tensor"):
         return None
     sharded: Any = parameter
@@ -438,7 +443,7 @@ def _layout(parameter: torch.Tensor) -> Any:
 
 
 def _agree(found: Iterable[torch.Tensor], meshes: Iterable[DeviceMesh]) -> None:
-    """Make ranks whose shards are updated together find the same: what any of them has found."""
+    """Make ranks whose shards are updated together agree on what any of them has found."""
     for one in found:
         for mesh in meshes:
             for dim in range(mesh.ndim):
@@ -446,7 +451,7 @@ def _agree(found: Iterable[torch.Tensor], meshes: Iterable[DeviceMesh]) -> None:
 
 
 def _has_shards(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether a parameter of ``optimizer`` lies over ranks."""
+    """Whether a parameter of ``optimizer`` is distributed over ranks."""
     if not (dist.is_available() and dist.is_initialized()):
         return False
     return any(_layout(p) is not None for g in optimizer.param_groups for p in g["params"])
@@ -467,7 +472,7 @@ def _gradients_of(parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def _is_finite(gradient: torch.Tensor) -> bool:
-    """Whether all of its values are; of one that lies over ranks, those of this rank."""
+    """Whether all of its values are; if it is distributed over ranks, those of this rank."""
     if _layout(gradient) is not None:
         lying: Any = gradient
         gradient = lying.to_local()

@@ -4,17 +4,18 @@ NVIDIA GPUs from compute capability 8.0 on multiply float32 matrices several tim
 sums, parameters and gradients stay float32. Convolutions on CUDA are computed in TF32 by torch's
 own default (``torch.backends.cudnn.conv.fp32_precision``), which is left as it is.
 
-The switches are the process's, not a thread's. So they are set only while a forward or a backward
-computes and put back exactly as they were; what another thread multiplies in float32 on the same
-kind of device during that time is computed in TF32 too. Steps that overlap share one hold, which
-the last of them ends.
+The switches are global to the process, not to a thread. So they are set only while a forward or a
+backward computes and restored exactly; what another thread multiplies in float32 on the same kind
+of device during that time is computed in TF32 too. Steps that overlap share one hold, which the
+last of them ends.
 
-torch has two interfaces to the same switches, and refuses to answer through the older one when the
+torch has two interfaces to the same switches, and refuses to answer through the older one if the
 two disagree, which Inductor would run into. `torch.set_float32_matmul_precision` leaves them in
 agreement and is what is used, unless the user has already set them apart. It also leaves ``ieee``
-where there was ``none`` ("not said"), so the newer ones are put back by themselves.
+where there was ``none`` ("not said"), so the newer ones are restored separately.
 
-Whether a device has TF32 is not looked up but seen: there ``1 + 2**-12`` times 1 loses a bit.
+Whether a device has TF32 is not looked up but measured: if it has, ``1 + 2**-12`` times 1 loses a
+bit.
 
 Source of the rules: "TensorFloat-32 (TF32) on Ampere (and later) devices" in the notes of the
 PyTorch documentation, and ``aten/src/ATen/Context.cpp``.
@@ -34,7 +35,7 @@ from workbench.modes.core.machine_probes import first_line, once
 from workbench.records import ModeChoice
 
 _PROBE_SIZE = 256
-"""Side of the product that is looked at: large enough for the kernels that training uses."""
+"""Side of the product that is inspected: large enough for the kernels that training uses."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class _Settings:
     """What decides how float32 matrices are multiplied in this process."""
 
     older: str | None
-    """``torch.get_float32_matmul_precision()``; None where torch refuses to say."""
+    """``torch.get_float32_matmul_precision()``; None if torch refuses to answer."""
     cuda: str
     mkldnn: str
 
@@ -57,7 +58,7 @@ class _Settings:
         return cls(older, cuda, mkldnn)
 
     def use_tf32(self) -> None:
-        """Ask for TF32 in the interface that these settings are in."""
+        """Request TF32 in the interface that these settings are in."""
         if self.older is not None:
             torch.set_float32_matmul_precision("high")
         else:
@@ -79,7 +80,7 @@ def _mkldnn_matmul() -> Any:
 
 
 class _Hold:
-    """The switches, held by any number of steps at once."""
+    """The switches, which any number of steps can hold at once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -105,7 +106,7 @@ _hold = _Hold()
 
 @contextmanager
 def tf32_products() -> Generator[None]:
-    """Multiply float32 matrices in TF32 inside, wherever the hardware can; may nest and overlap."""
+    """Multiply float32 matrices in TF32 inside, if the hardware can; may be nested and overlap."""
     _hold.take()
     try:
         yield
@@ -115,7 +116,7 @@ def tf32_products() -> Generator[None]:
 
 @once
 def tf32_choice(device: torch.device) -> ModeChoice:
-    """Whether ``device`` computes in TF32 when asked to, seen in one product."""
+    """Whether ``device`` computes in TF32 on request, as seen in one product."""
     kind = device.type.upper()
     try:
         loses = _loses_bits(device)

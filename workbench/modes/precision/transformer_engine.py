@@ -1,13 +1,13 @@
-"""Products in 8 bits by NVIDIA's TransformerEngine, where it is installed and proves itself.
+"""Products in 8 bits by NVIDIA's TransformerEngine, if it is installed and passes a test.
 
 It has the two formats that need no memory of earlier steps: ``fp8`` (its ``Float8CurrentScaling``:
 one scale per tensor, e4m3 forward and e5m2 backward) and ``mxfp8`` (``MXFP8BlockScaling``). Its
-``Linear`` is borrowed for the product alone: the user's layer keeps its weight, and nothing of
+``Linear`` is used for the product alone: the user's layer keeps its weight, and nothing of
 TransformerEngine is in the model, its ``state_dict`` or a pickle of it.
 
 Releases rename and move parts of it (`fp8_autocast` became `autocast`), so nothing is taken for
 granted: before it is used, one small product and its two gradients are compared with exact ones. An
-engine that fails, or that does not round to 8 bits at all, is left alone, with the reason.
+engine that fails, or that does not round to 8 bits at all, is not used, and the reason is reported.
 
 Source: ``transformer_engine/pytorch/module/linear.py``, ``quantization.py`` and
 ``transformer_engine/common/recipe`` of releases 2.4 to 2.20.
@@ -29,17 +29,17 @@ from workbench.modes.core.machine_probes import first_line
 
 _RECIPES = {"fp8": "Float8CurrentScaling", "mxfp8": "MXFP8BlockScaling"}
 _ROWS = 32
-"""What its kernels want the number of rows to be a multiple of; rows of zeros change no value."""
+"""Its kernels need a number of rows that is a multiple of this; rows of zeros change no value."""
 _EXACT, _WRONG = 0.01, 0.2
-"""Relative errors: 16 bits make less than the first (0.003), 8 bits less than the second (0.04 with
-three bits of mantissa, 0.08 with two)."""
+"""Relative errors: that of 16 bits is below the first (0.003), that of 8 bits below the second
+(0.04 with three bits of mantissa, 0.08 with two)."""
 
 
 class Engine(NamedTuple):
-    """What TransformerEngine is to one value on this machine."""
+    """What TransformerEngine can do for one value on this machine."""
 
     version: str = ""
-    """``2.8.0``; empty where it is not used."""
+    """``2.8.0``; empty if it is not used."""
     problem: str = ""
     """Why it is not used although it is installed, as a sentence."""
 
@@ -48,7 +48,7 @@ class Engine(NamedTuple):
 def engine(value: str, device: torch.device) -> Engine:
     """Whether TransformerEngine multiplies for ``value`` on ``device``, which is tried.
 
-    Found once in a process: layers that were converted go on with what they began with.
+    Determined once per process: layers that were converted continue with what they began with.
     """
     if value not in _RECIPES or device.type != "cuda" or torch.version.cuda is None:
         return Engine()
@@ -58,7 +58,7 @@ def engine(value: str, device: torch.device) -> Engine:
 
 
 def tried(value: str, device: torch.device) -> Engine:
-    """What comes of trying the TransformerEngine that is installed."""
+    """Result of trying the TransformerEngine that is installed."""
     try:
         prove(engine_product(value), device)
         return Engine(_version())
@@ -73,7 +73,7 @@ def engine_product(value: str) -> Callable[[torch.Tensor, torch.Tensor], torch.T
     """The product ``(input [..., K], weight [N, K]) -> [..., N]``; imports TransformerEngine.
 
     Raises:
-        Exception: it cannot be imported, or is of a release that is made otherwise.
+        Exception: it cannot be imported, or is a release with another structure.
     """
     te: Any = importlib.import_module("transformer_engine.pytorch")
     recipes: Any = importlib.import_module("transformer_engine.common.recipe")
@@ -86,7 +86,7 @@ def engine_product(value: str) -> Callable[[torch.Tensor, torch.Tensor], torch.T
 
     @cache
     def linear(outputs: int, inputs: int) -> Any:
-        """Without a weight of its own; current scaling keeps nothing from call to call."""
+        """Layer without a weight of its own; current scaling keeps nothing from call to call."""
         return te.Linear(inputs, outputs, bias=False, params_dtype=torch.float32, device="meta")
 
     def multiply(input: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:  # noqa: A002 - nn.Linear's own name
@@ -111,7 +111,7 @@ def prove(
     """Compare a product and its gradients with exact ones.
 
     Raises:
-        RuntimeError: one is wrong, or was not computed in 8 bits.
+        RuntimeError: one of them is wrong, or was not computed in 8 bits.
     """
     generator = torch.Generator(device).manual_seed(0)
 
