@@ -35,10 +35,11 @@ import traceback
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 from tests.waiting import DEADLINE_S
+from workbench.processes import start_group
 
 PLANT = "WORKBENCH_TEST_PLANT"
 """The environment's name for a fault that ranks are given: ``module:function``."""
@@ -221,9 +222,9 @@ def _module(request: dict[str, Any]) -> None:
 
 
 class ForkServer:
-    """The server, and what stands for `subprocess` where workers are started.
+    """The server, whose `start_group` stands for that of `workbench.processes`.
 
-    Give it to `workbench.parallel.launch.launch` in the place of the module ``subprocess``.
+    Give that to `workbench.parallel.launch.launch` where workers are started.
     """
 
     def __init__(self, environment: dict[str, str]) -> None:
@@ -241,15 +242,12 @@ class ForkServer:
         """Launchers so far, of whichever kind."""
         self._read()
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(subprocess, name)
-
-    def Popen(self, command: list[str], **options: Any) -> Any:  # noqa: N802 - as in `subprocess`
+    def start_group(self, command: list[str], **options: Any) -> Any:
         """A launcher of ranks or an arm of a comparison, from the server; anything else as ever."""
         self.started += 1
         has_ranks = "workbench.parallel.launch.launcher" in command
         if not has_ranks and command[1:3] != ["-m", "workbench.compare.variant_program"]:
-            return subprocess.Popen(command, **options)
+            return start_group(command, **options)
         at = len(command) - 1 - command[::-1].index("-m")
         ranks = int(command[command.index("--nproc-per-node") + 1]) if has_ranks else 0
         answer = self.ask(
@@ -258,11 +256,11 @@ class ForkServer:
                 "module": command[at + 1],
                 "arguments": command[at + 2 :],
                 "ranks": ranks,
-                "env": dict(options["env"]),
+                "env": dict(options["environment"]),
                 "log": os.path.realpath(options["stdout"].name),
             }
         )
-        return Forked(self, answer["pid"], command)
+        return SimpleNamespace(popen=Forked(self, answer["pid"], command))
 
     def script(
         self, path: Path, *arguments: str, env: dict[str, str], stdout: Path, stderr: Path

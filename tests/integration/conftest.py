@@ -41,6 +41,6 @@ def forked_ranks(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> It
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    monkeypatch.setattr(launch, "subprocess", fork_server)
+    monkeypatch.setattr(launch, "start_group", fork_server.start_group)
     yield
     torch.set_num_threads(before)

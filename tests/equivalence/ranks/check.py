@@ -58,7 +58,7 @@ def ranks() -> Iterator[ForkServer]:
         torch.set_num_threads(1)  # a kernel's threads are shared among its ranks
         patch.setattr(remote, "_known", [_send])
         server = ForkServer(launch._environment(PLAIN.ranks))
-        patch.setattr(launch, "subprocess", server)
+        patch.setattr(launch, "start_group", server.start_group)
         try:
             yield server
         finally:
