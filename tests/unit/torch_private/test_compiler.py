@@ -39,20 +39,18 @@ def test_modes_are_those_that_torch_lists() -> None:
 def test_the_backend_inductor_takes_settings() -> None:
     graph = torch.fx.symbolic_trace(lambda x: x + 1)
     made = compiler.inductor()(graph, [torch.ones(2)], config_patches={})
-    (found,) = made(torch.ones(2))
-    assert found.tolist() == [2.0, 2.0]
+    assert made(torch.ones(2)).tolist() == [2.0, 2.0]
 
 
 def test_a_compiler_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     from torch._inductor import config
-
-    assert compiler.missing_cpp_compiler() is None
-    monkeypatch.setattr(config.cpp, "cxx", ("no-such-compiler",))
     from torch._inductor.cpp_builder import cpp_compiler_search
 
-    cpp_compiler_search.cache_clear()
+    assert compiler.missing_cpp_compiler() is None
     monkeypatch.delenv("CXX", raising=False)
-    found = compiler.missing_cpp_compiler()
+    with config.patch({"cpp.cxx": ("no-such-compiler",)}):
+        cpp_compiler_search.cache_clear()
+        found = compiler.missing_cpp_compiler()
     cpp_compiler_search.cache_clear()
     assert found is not None
     assert found[1] == ("no-such-compiler",)
