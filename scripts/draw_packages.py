@@ -46,7 +46,7 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
 def drawing(root: Path) -> str:
     """Two sections in Markdown: a diagram of the packages, a table of the rooms."""
     files = sorted(_files(root / PACKAGE))
-    imports = {path: set(_imported(path, root)) for path in files}
+    imports = {path: set(_imported(path)) for path in files}
     return f"\n{_diagram(imports, root)}\n{_table(files, root)}\n"
 
 
@@ -62,7 +62,7 @@ def _package(path: Path, root: Path) -> str:
     return parts[0].removesuffix(".py").removeprefix("__init__")
 
 
-def _imported(path: Path, root: Path) -> Iterator[str]:
+def _imported(path: Path) -> Iterator[str]:
     """Packages that a file imports as it runs, now or later."""
     waiting: list[ast.AST] = [ast.parse(path.read_text())]
     while waiting:
@@ -90,8 +90,8 @@ def _diagram(imports: dict[Path, set[str]], root: Path) -> str:
         direct[own] |= (found & packages) - {own}
     lines = ["```mermaid", "graph TD"]
     for one in sorted(packages):
-        for other in sorted(direct[one] - _reached_by_others(one, direct)):
-            lines.append(f"  {one} --> {other}")
+        others = sorted(direct[one] - _reached_by_others(one, direct))
+        lines += [f"  {one} --> {other}" for other in others]
     return "\n".join([*lines, "```", ""])
 
 
