@@ -83,6 +83,9 @@ def test_contents(wheel: Path) -> None:
     assert {"graph.js", "graph.css"} <= set(fronts)
     assert {f"workbench/static/{name}" for name in fronts} <= names
     assert "workbench/templates/classifier.ipynb" in names
+    pages = {path.relative_to(ROOT).as_posix() for path in (ROOT / "workbench").rglob("*.html")}
+    assert "workbench/dtypes/types.html" in pages
+    assert {page for page in pages if "labextension" not in page} <= names
     assert not [name for name in names if name.startswith(("tests/", "extensions/", "scripts/"))]
     assert wheel.stat().st_size < 5_000_000
 
