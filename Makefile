@@ -15,7 +15,7 @@ NOTEBOOK ?= notebooks/01_first_classifier.ipynb
 LAB_ARGS ?=
 # e.g. make lab PIP_ARGS="--index-url ..."
 PIP_ARGS ?=
-# e.g. make test PYTEST_ARGS="tests/server -k proxy"
+# e.g. make test PYTEST_ARGS="tests/unit/server -k proxy"
 PYTEST_ARGS ?=
 export PYTEST_ARGS
 

@@ -5,6 +5,7 @@ MkDocs reads one folder, ``docs``; links between the two folders are turned as t
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -30,5 +31,13 @@ def on_files(files: Files, *, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Links of pages to notebooks: on GitHub they lie beside ``docs``, here below it."""
+    """Links of pages to notebooks: on GitHub they are beside ``docs``, here below it."""
     return markdown.replace("](../notebooks/", "](notebooks/")
+
+
+def on_page_content(html: str, *, page: Any, **_: Any) -> str:
+    """Links of notebooks, which MkDocs leaves as they are: to each other, and to pages."""
+    if not page.file.src_uri.startswith("notebooks/"):
+        return html
+    html = re.sub(r'href="(\w+)\.ipynb', r'href="../\1/', html)
+    return re.sub(r'href="\.\./docs/(\w+)\.md', r'href="../../\1/', html)

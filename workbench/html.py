@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from jinja2 import Environment, Template
     from markupsafe import Markup
 
 
@@ -31,7 +31,7 @@ def render(template: str, **values: Any) -> str:
 
 def fill(line: str, **values: Any) -> str:
     """Fill a template that is a single line, ``<p>{{ text }}</p>``, like `render`."""
-    return _environment().from_string(line).render(values)
+    return _compiled(line).render(values)
 
 
 def markup(text: str) -> Markup:
@@ -39,6 +39,11 @@ def markup(text: str) -> Markup:
     from markupsafe import Markup
 
     return Markup(text)  # noqa: S704 - callers have escaped it
+
+
+@cache
+def _compiled(line: str) -> Template:
+    return _environment().from_string(line)
 
 
 @cache

@@ -42,6 +42,20 @@ def test_every_public_name_has_a_page_that_says_what_it_is_for(name: str, site: 
     assert plain[:60] in words(site / "reference" / name / "index.html")
 
 
+def test_every_link_within_the_pages_leads_somewhere(site: Path) -> None:
+    lost = [
+        f"{page.relative_to(site)}: {link}"
+        for page in site.rglob("index.html")
+        for link in re.findall(r'href="([^"#:?]+)(?:#[^"]*)?"', page.read_text())
+        if not link.startswith("/") and not _leads(page.parent / link)
+    ]
+    assert lost == []
+
+
+def _leads(path: Path) -> bool:
+    return path.is_file() or (path / "index.html").is_file()
+
+
 def test_notebooks_are_pages_with_what_their_cells_gave(site: Path) -> None:
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         page = (site / "notebooks" / path.stem / "index.html").read_text()

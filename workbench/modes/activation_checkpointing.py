@@ -39,7 +39,7 @@ from workbench.modes.core.model_blocks import blocks_in, find_blocks
 from workbench.modes.core.plain_attributes import PlainAttributes
 from workbench.records import ModeChoice
 from workbench.torch_private.modules import buffer_table
-from workbench.torch_private.tensors import version_of
+from workbench.torch_private.tensors import counted_version
 
 SMALL_BUFFER_BYTES = 64 * 2**10
 """A copy of a larger buffer, mostly a table or a mask, is kept only if the forward changed it."""
@@ -219,7 +219,7 @@ class _Copy(NamedTuple):
     def is_seen_changed(self) -> bool:
         """Whether it was replaced, or counted a write; not all do: see `_with_equal_values`."""
         is_replaced = _buffers_of(self.part).get(self.name) is not self.buffer
-        return is_replaced or version_of(self.buffer) != self.version
+        return is_replaced or counted_version(self.buffer) != self.version
 
 
 def _buffers_of(part: nn.Module) -> dict[str, torch.Tensor | None]:
@@ -239,7 +239,7 @@ def _copies(module: nn.Module) -> list[_Copy]:
                 continue
             if id(buffer) not in copied:
                 copied[id(buffer)] = buffer.clone()
-            found.append(_Copy(part, name, buffer, version_of(buffer), copied[id(buffer)]))
+            found.append(_Copy(part, name, buffer, counted_version(buffer), copied[id(buffer)]))
     return found
 
 

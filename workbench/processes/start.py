@@ -95,6 +95,8 @@ def run_process(
 ) -> subprocess.CompletedProcess[Any]:
     """Run a command as `subprocess.run` (no ``input``, ``check``); an interrupt ends the child.
 
+    The child has no group of its own: what it starts is not ended with it.
+
     Args:
         command: the program and its arguments; no shell.
         timeout: seconds after which the process is killed.

@@ -16,7 +16,7 @@ the fonts, for example, which JupyterHub, and any proxy that forwards only the p
 
 Building the application without a port needs one private method of TensorBoard,
 ``TensorBoard._make_server``. It is used here and nowhere else; ``pyproject.toml`` pins
-the minor version, and ``tests/server/test_tensorboard_process.py`` fails when it moves.
+the minor version, and ``tests/unit/server/test_tensorboard_process.py`` fails when it moves.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Every private name of torch that is used, each in one place."""
+"""Private names of torch, each wrapped once, by the part of torch that they are of."""

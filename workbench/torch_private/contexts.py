@@ -22,11 +22,8 @@ __all__ = [
     "push_dispatch_mode",
     "push_function_mode",
     "saved_tensors_hooks",
-    "without_functions_at_all",
 ]
 
-without_functions_at_all: Any = torch._C.DisableTorchFunction
-"""While entered, no class of a tensor sees a function; as `torch.overrides` does."""
 push_function_mode = overrides._push_mode
 """Enter a `TorchFunctionMode` whose ``__enter__`` may only be called once."""
 pop_function_mode = overrides._pop_mode

@@ -19,11 +19,6 @@ COMPILED_CALL = "_compiled_call_impl"
 """Attribute through which ``nn.Module.compile`` compiles a module's call."""
 
 
-def call(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
-    """Run hooks and forward of ``module``, which is what ``nn.Module.compile`` compiles."""
-    return module._call_impl(*args, **kwargs)
-
-
 def plain_call(module: nn.Module) -> Callable[..., Any]:
     """Return the same call, bound to ``module``."""
     return module._call_impl

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,11 +16,17 @@ __all__ = [
     "SubConfigProxy",
     "dynamo_module",
     "entries",
-    "native",
+    "is_nnpack_enabled",
+    "sdp_priority",
+    "set_sdp_priority",
+    "stance",
 ]
 
-native: Any = torch._C
-"""Torch's C++ module, whose names may change."""
+_native: Any = torch._C
+sdp_priority: Callable[[], list[int]] = _native._get_sdp_priority_order
+"""Kernels of attention by priority, as ``sdpa_kernel(..., set_priority=True)`` sets it."""
+set_sdp_priority: Callable[[list[int]], None] = _native._set_sdp_priority_order
+is_nnpack_enabled: Callable[[], bool] = _native._get_nnpack_enabled
 
 
 def entries(module: ConfigModule) -> dict[str, Any]:
@@ -30,3 +37,11 @@ def entries(module: ConfigModule) -> dict[str, Any]:
 def dynamo_module(name: str) -> Any:
     """Return a module of Dynamo if it has been imported (which takes seconds), else None."""
     return sys.modules.get(f"torch._dynamo.{name}")
+
+
+def stance() -> tuple[Any, ...]:
+    """What ``torch.compiler.set_stance`` has set: stance, ``skip_guard_eval_unsafe``, backend."""
+    frames = dynamo_module("eval_frame")
+    if frames is None:
+        return "default", False, None
+    return frames._stance.stance, frames._stance.skip_guard_eval_unsafe, frames._stance.backend

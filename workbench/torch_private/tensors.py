@@ -31,10 +31,17 @@ MKLDNN: torch.layout = torch._mkldnn  # type: ignore[attr-defined]  # pyright: i
 
 
 def version_of(tensor: torch.Tensor) -> int:
-    """Return how often the memory of ``tensor`` was written in place; -1 if writes are not counted.
+    """How often the memory of ``tensor`` was written in place.
 
-    Tensors created under ``torch.inference_mode`` count no writes.
+    Raises:
+        RuntimeError: it was made under ``torch.inference_mode``, and counts no writes: two equal
+            answers would not say that it was not written in between.
     """
+    return tensor._version
+
+
+def counted_version(tensor: torch.Tensor) -> int:
+    """As `version_of`; -1 of a tensor that counts no writes, for callers that check those apart."""
     return -1 if tensor.is_inference() else tensor._version
 
 

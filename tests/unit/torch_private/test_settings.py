@@ -3,6 +3,7 @@
 import sys
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from workbench.torch_private import settings
 
@@ -24,10 +25,22 @@ def test_settings_within_settings() -> None:
 
 
 def test_the_process_by_native_names() -> None:
-    assert settings.native._get_nnpack_enabled() in (True, False)
-    order = settings.native._get_sdp_priority_order()
-    settings.native._set_sdp_priority_order(order)
-    assert settings.native._get_sdp_priority_order() == order
+    with torch.backends.nnpack.flags(enabled=False):
+        assert settings.is_nnpack_enabled() is False
+    before = settings.sdp_priority()
+    chosen = [SDPBackend.MATH, SDPBackend.EFFICIENT_ATTENTION]
+    with sdpa_kernel(chosen, set_priority=True):
+        assert settings.sdp_priority()[:2] == [int(one) for one in chosen]
+    settings.set_sdp_priority(before)
+    assert settings.sdp_priority() == before
+
+
+def test_the_stance_of_the_compiler() -> None:
+    import torch._dynamo.eval_frame
+
+    with torch.compiler.set_stance("force_eager"):
+        assert settings.stance()[:2] == ("force_eager", False)
+    assert settings.stance()[0] == "default"
 
 
 def test_a_module_of_dynamo_is_not_imported_by_looking() -> None:

@@ -116,7 +116,11 @@ def test_how_often_it_was_written() -> None:
     x[:2].add_(1)  # a view shares the count
     assert private.version_of(x) == before + 1
     with torch.inference_mode():
-        assert private.version_of(torch.zeros(1)) == -1
+        uncounted = torch.zeros(1)
+    assert private.counted_version(x) == private.version_of(x)
+    assert private.counted_version(uncounted) == -1
+    with pytest.raises(RuntimeError):  # -1 == -1 would read as "not written"
+        private.version_of(uncounted)
 
 
 def test_which_memory_it_has() -> None:

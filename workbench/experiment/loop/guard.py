@@ -240,9 +240,9 @@ def _flag_non_finite(gradients: list[torch.Tensor], flag: torch.Tensor, one: tor
 
 # A copy of what a step changes, so that a step that fails in its update can be undone too.
 #
-# A guard (`workbench.experiment.loop.guard`) records what a forward changes, in every step and at
+# A guard records what a forward changes, in every step and at
 # almost no cost. What the update changes is weights and moments, and a copy of them costs memory
-# and time: it is made for a step that is undone in any case (`rehearsal`), and before one that may
+# and time: it is made for a step that is undone in any case (`rehearse`), and before one that may
 # run out of memory in the middle of its update.
 
 log = logging.getLogger("workbench")

@@ -43,7 +43,7 @@ import numpy as np
 import torch
 
 from workbench.torch_private.operators import OPERATORS
-from workbench.torch_private.tensors import version_of
+from workbench.torch_private.tensors import counted_version
 
 _MOST_VALUES = 50_000
 """Maximum number of values that are inspected; a loss that reaches more is not known."""
@@ -403,7 +403,12 @@ class _LargeTensor(_Held):
     @staticmethod
     def _now(tensor: torch.Tensor) -> tuple[Any, ...]:
         flat = _bits(tensor.detach())
-        return tensor.shape, version_of(tensor), int(flat.sum(dtype=torch.int64)), tensor.data_ptr()
+        return (
+            tensor.shape,
+            counted_version(tensor),
+            int(flat.sum(dtype=torch.int64)),
+            tensor.data_ptr(),
+        )
 
     def is_same(self) -> bool:
         return self._now(self._tensor) == self._mark

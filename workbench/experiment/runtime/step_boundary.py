@@ -20,7 +20,6 @@ import torch
 from workbench.experiment.state.rng import RandomState
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
 
     from workbench.experiment.experiment import Experiment

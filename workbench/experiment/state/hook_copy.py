@@ -21,7 +21,7 @@ import torch
 from workbench.experiment.state.hook_reach import known_of, reached
 from workbench.experiment.state.object_change import Change, fill
 from workbench.experiment.state.object_contents import Contents
-from workbench.torch_private.tensors import version_of
+from workbench.torch_private.tensors import counted_version
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -47,7 +47,9 @@ def hooks_undone(training: Training) -> Generator[None]:
         size = _bytes(value)
         if isinstance(value, torch.Tensor):
             how = _tensor_again if size <= room and value.layout is torch.strided else _unwritten
-            before: Any = version_of(value) if how is _unwritten else value.detach().cpu().clone()
+            before: Any = (
+                counted_version(value) if how is _unwritten else value.detach().cpu().clone()
+            )
         elif isinstance(value, np.ndarray):
             if size > room:
                 continue
@@ -85,7 +87,7 @@ def _tensor_again(value: torch.Tensor, before: torch.Tensor) -> bool:
 
 
 def _unwritten(value: torch.Tensor, before: int) -> bool:
-    return version_of(value) == before
+    return counted_version(value) == before
 
 
 def _array_again(value: Any, before: Any) -> bool:

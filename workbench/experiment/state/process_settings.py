@@ -32,7 +32,13 @@ import numpy as np
 import torch
 
 from workbench.experiment.state import compile_settings
-from workbench.torch_private.settings import dynamo_module, native
+from workbench.torch_private.settings import (
+    dynamo_module,
+    is_nnpack_enabled,
+    sdp_priority,
+    set_sdp_priority,
+    stance,
+)
 
 _SUBNORMAL = 1e-310
 """Smaller than any normal float64: 0 if `torch.set_flush_denormal` is on, which torch does not
@@ -140,8 +146,8 @@ def _switches() -> Iterator[_Switch]:
     )
     yield _Switch(
         "torch.nn.attention.sdpa_kernel(..., set_priority=True)",
-        native._get_sdp_priority_order,
-        native._set_sdp_priority_order,
+        sdp_priority,
+        set_sdp_priority,
     )
     for name in ("preferred_linalg_library", "preferred_blas_library"):
         yield _library(name)
@@ -152,7 +158,7 @@ def _switches() -> Iterator[_Switch]:
     )
     yield _Switch(
         "torch.backends.nnpack.set_flags",
-        native._get_nnpack_enabled,
+        is_nnpack_enabled,
         torch.backends.nnpack.set_flags,
     )
     yield _attribute("torch.backends.opt_einsum.enabled")
@@ -189,7 +195,7 @@ def _switches() -> Iterator[_Switch]:
         lambda: distribution._validate_args,
         distribution.set_default_validate_args,
     )
-    yield _Switch("torch.compiler.set_stance", _stance, _set_stance)
+    yield _Switch("torch.compiler.set_stance", stance, _set_stance)
     yield _Switch("torch.compiler.set_default_backend", _default_backend, _set_default_backend)
     sharing: Any = torch.multiprocessing
     yield _Switch(
@@ -211,13 +217,6 @@ def _switches() -> Iterator[_Switch]:
 def _flushes() -> bool:
     tiny = torch.tensor(_SUBNORMAL, dtype=torch.float64, device="cpu")
     return not bool(tiny * 1 > 0)
-
-
-def _stance() -> tuple[Any, ...]:
-    frames = dynamo_module("eval_frame")
-    if frames is None:
-        return "default", False, None
-    return frames._stance.stance, frames._stance.skip_guard_eval_unsafe, frames._stance.backend
 
 
 def _set_stance(value: tuple[Any, ...]) -> None:

@@ -3,7 +3,7 @@
 Every node gets a hook that receives the gradient of the node's output right before the node runs;
 for a leaf it is the gradient that the backward pass gives it. Hooks record numbers (of small
 gradients a copy until the buffer for these is full; on an accelerator, scalars that stay there
-until the backward pass has ended). Hooks (`workbench.graph.backward.gradient_watch`) keep neither a
+until the backward pass has ended). Hooks keep neither a
 node nor their watch alive; a watch lives as long as its view.
 
 The backward pass of *this* loss begins when the root's hook is called. A backward pass of another
@@ -55,8 +55,6 @@ from workbench.torch_private.autograd import (
 from workbench.torch_private.tensors import version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from torch import Tensor
     from torch.amp import GradScaler
     from torch.autograd.graph import Node
@@ -322,7 +320,7 @@ class GradientWatch:
         The upstream node's memory was alive while it passed the gradient on, and has been since if
         this is the same memory.
         """
-        if not is_plain(gradient):
+        if not is_plain(gradient) or gradient.is_inference():  # such a one counts no writes
             return False
         memory = self._memory[row] = _memory_of(gradient)
         giver = self._giver.get(row, -1)

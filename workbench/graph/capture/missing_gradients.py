@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from workbench.graph.core.model_names import Leaves, ModelNames
     from workbench.graph.core.source_lines import Place
     from workbench.graph.core.walk import Ints
-    from workbench.graph.forward.graph_exits import Cut
     from workbench.graph.forward.trace_result import TraceResult
     from workbench.records import SourceLine
     from workbench.records.graph import UnreachedReason

@@ -4,8 +4,7 @@ A ``SavedTensor`` is inspected without unpacking it. Unpacking would run the use
 non-reentrant checkpointing the hook is the forward itself; what a region keeps for that is held by
 the nodes inside. Storages that would live anyway (parameters, buffers, inputs) are totalled
 separately: freeing the graph would not free them. The contents of an object on the ``ctx`` of a
-custom Function are not counted either if others hold that object as well
-(`workbench.graph.capture.saved_tensors`).
+custom Function are not counted either if others hold that object as well.
 
 A Python number in an operation (``x * 2.0``) is kept too, as a scalar in host memory, whatever the
 device of ``x``. It is not counted: torch passes it to no saved-tensor hook, and only what hooks see
@@ -35,8 +34,6 @@ from workbench.torch_private.checkpoint import Kept, Regions, is_holder
 from workbench.torch_private.tensors import is_wrapped_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from torch.autograd.graph import Node
 
     from workbench.records import GraphRecord

@@ -19,7 +19,7 @@ type: for a call under autocast the casts are left over. Leaves are matched by n
 changed places would make the union of both graphs cyclic; of these only pairs in the same order are
 kept.
 
-If one capture has no calls and lines (it is of a loss alone, `workbench.graph.diff.align`), its
+If one capture has no calls and lines (it is of a loss alone, `names_less`), its
 modules are an estimate too. Then every node is a call of its own, all calls are one sequence, and
 the same rounds use type and shape and what a node is computed from.
 """

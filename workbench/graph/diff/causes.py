@@ -31,6 +31,11 @@ from workbench.records import DIFF_STATES, NODE_KINDS
 if TYPE_CHECKING:
     from workbench.records import Branch, GraphDiff, GraphRecord, SourceLine
 
+SAME, REMOVED, ADDED, CHANGED = range(len(DIFF_STATES))
+_COMPILED = NODE_KINDS.index("compiled")
+_FEW_SHARED = 0.2
+"""Two different models share at most this fraction of the larger one's operations."""
+
 
 # The first test of a tensor that had one outcome in one capture and another in the other.
 #
@@ -318,12 +323,6 @@ def beyond(changes: list[GradientChange], factor: float = BEYOND) -> list[Gradie
         if change.norm_a != change.norm_b and abs(change.log_factor) > math.log(factor)
     ]
     return sorted(found, key=lambda change: -abs(change.log_factor))
-
-
-SAME, REMOVED, ADDED, CHANGED = range(len(DIFF_STATES))
-_COMPILED = NODE_KINDS.index("compiled")
-_FEW_SHARED = 0.2
-"""Two different models share at most this fraction of the larger one's operations."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Tests of tensor values that Python made while a forward ran; plain data.
 
-`workbench.graph.forward.branches` records them, `workbench.graph.capture.branch_columns` reads
-them.
+`BranchRecorder` records them, `workbench.graph.capture.branch_columns` reads them.
 """
 
 from __future__ import annotations

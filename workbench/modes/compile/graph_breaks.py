@@ -1,8 +1,8 @@
 """A graph break under ``fullgraph``, as one sentence: where it is, what it is, what to do.
 
 Dynamo's own error explains the break at length and names no line of the user's in its traceback:
-the frame was being read, not run. The line is in the error's ``real_stack``. This is the only place
-that uses `torch._dynamo.exc`; a test fails loudly if it moves.
+the frame was being read, not run. The line is in the error's ``real_stack``
+(`workbench.torch_private.compiler` has the classes).
 """
 
 from __future__ import annotations

@@ -42,6 +42,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from workbench.torch_private.autograd import current_sequence
 from workbench.torch_private.graph_leaves import leaves_of
 from workbench.torch_private.tensors import version_of
 
@@ -622,9 +623,7 @@ def _is_flat(leaf: torch.Tensor) -> bool:
 
 def _next_node() -> int:
     """Number that the next autograd node of this thread gets."""
-    autograd: Any = torch.autograd
-    number: int = autograd._get_sequence_nr()
-    return number
+    return current_sequence()
 
 
 def _refuse_closure(frame: Any) -> None:

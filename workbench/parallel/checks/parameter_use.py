@@ -28,7 +28,8 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.overrides import TorchFunctionMode
 
-from workbench.torch_private.contexts import TorchDispatchMode, without_functions_at_all
+from workbench.torch_private.autograd import without_functions
+from workbench.torch_private.contexts import TorchDispatchMode
 from workbench.torch_private.modules import parameter_table
 from workbench.torch_private.operators import schema_arguments
 from workbench.torch_private.pytree import tree_leaves
@@ -314,7 +315,7 @@ class _Operations(TorchDispatchMode):
     ) -> Any:
         """Check one operation."""
         kwargs = kwargs or {}
-        with without_functions_at_all():
+        with without_functions():
             for tensor in _written_by(func, args, kwargs):
                 self._use.writes(tensor)
         self._use.used(_tensors((args, kwargs)))

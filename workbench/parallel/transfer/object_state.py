@@ -44,7 +44,7 @@ from workbench.parallel.sentences import listed
 from workbench.parallel.transfer.job_pickle import from_known, to_known
 from workbench.parallel.transfer.outside_writes import written_outside
 from workbench.parallel.transfer.shared_memory import Shared, shared_in
-from workbench.torch_private.tensors import version_of
+from workbench.torch_private.tensors import counted_version
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -497,4 +497,4 @@ def _state(value: Any) -> Any:
 
 
 def _writes(tensor: torch.Tensor) -> tuple[int, int]:
-    return version_of(tensor), tensor.data_ptr()
+    return counted_version(tensor), tensor.data_ptr()

@@ -33,7 +33,7 @@ from workbench.torch_private.operators import (
     OpOverloadPacket,
     custom_ops,
 )
-from workbench.torch_private.settings import SubConfigProxy, native
+from workbench.torch_private.settings import SubConfigProxy
 
 _PYBIND = "pybind11_type"
 _CACHED = type(functools.lru_cache(lambda: None))
@@ -133,7 +133,7 @@ def _found(cls: type, name: str) -> tuple[Any, ...] | None:
     said = sys.modules.get(cls.__module__)
     if getattr(said, cls.__qualname__, None) is cls:
         return None
-    for module in (said, native, *tuple(sys.modules.values())):
+    for module in (said, torch._C, *tuple(sys.modules.values())):
         if isinstance(module, types.ModuleType) and vars(module).get(name) is cls:
             return _attribute, (module.__name__, name)
     return None

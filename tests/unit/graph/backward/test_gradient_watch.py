@@ -421,3 +421,17 @@ def test_losses_are_the_same_to_the_bit():
         return found
 
     assert losses(captures=True) == losses(captures=False)
+
+
+def test_a_gradient_that_counts_no_writes_is_measured_where_it_arrives():
+    """Its version says nothing: what a hook wrote into it would be measured as it was before."""
+    x = torch.ones(700, 700, requires_grad=True)
+    a = x * 2
+    b = a + torch.ones(700, 700)
+    b.register_hook(torch.inference_mode()(lambda gradient: gradient * 2))
+    a.register_hook(torch.inference_mode()(lambda gradient: gradient.mul_(1000)))
+    loss = (b * 1).sum()
+    view = wb.graph(loss)
+    loss.backward()
+    made_a = next(node for node in view.record.nodes if node.type == "MulBackward0")
+    assert made_a.gradient_norm == pytest.approx(x.grad.norm().item() / 2, rel=1e-3)
