@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from tornado.httpclient import HTTPClientError
 
+from workbench.processes import start_group
 from workbench.server.process_log import ProcessLog
 from workbench.server.spawn import TensorBoardProcess
 
@@ -87,18 +88,17 @@ def backend(tmp_path: Path) -> Iterator[TensorBoardProcess]:
     path = tmp_path / "socket"
     server = Server(str(path), Echo)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    child = subprocess.Popen(
+    child = start_group(
         [sys.executable, "-c", "import sys; sys.stdin.read()"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        start_new_session=True,
     )
-    output = ProcessLog(child, tmp_path / "log")
-    yield TensorBoardProcess(popen=child, socket=path, output=output)
+    output = ProcessLog(child.popen, tmp_path / "log")
+    yield TensorBoardProcess(group=child, socket=path, output=output)
     server.shutdown()
     server.server_close()
     child.kill()
-    child.wait()
+    child.popen.wait()
 
 
 @pytest.fixture
