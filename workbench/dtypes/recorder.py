@@ -23,19 +23,16 @@ from torch import nn
 
 from workbench.dtypes.operation_types import Types, types_of
 from workbench.records.dtypes import DTYPE_PHASES
-from workbench.torch_private.contexts import TorchDispatchMode
-from workbench.torch_private.dispatch import (
-    MODULE_CALL,
-    caller,
-    flops_of,
-    has_formula,
+from workbench.torch_private.autograd import (
+    current_sequence,
     in_backward,
-    is_compiled,
-    last_number,
     node_number,
     running_node,
 )
+from workbench.torch_private.contexts import TorchDispatchMode
+from workbench.torch_private.dispatch import caller, flops_of, has_formula, is_compiled
 from workbench.torch_private.graph_leaves import leaf_of
+from workbench.torch_private.modules import MODULE_CALL
 
 FORWARD, BACKWARD, UPDATE = range(len(DTYPE_PHASES))
 LOSS = "loss"
@@ -129,7 +126,7 @@ class Recorder(TorchDispatchMode):
         keywords = kwargs or {}
         inside = self._module(caller())
         if inside.in_module or not in_backward():
-            self._made_by.setdefault(last_number(), inside.path)
+            self._made_by.setdefault(current_sequence() - 1, inside.path)
         out = func(*args, **keywords)
         found = types_of(func, args, keywords, out)
         if found is not None:

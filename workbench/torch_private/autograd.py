@@ -18,7 +18,6 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch.overrides import _get_current_function_mode_stack, _pop_mode, _push_mode
 
 from workbench.torch_private.distributed import sharded_together
 from workbench.torch_private.modules import COMPILED_CALL
@@ -26,7 +25,6 @@ from workbench.torch_private.modules import COMPILED_CALL
 if TYPE_CHECKING:
     from torch import nn
     from torch.autograd.graph import Node
-    from torch.overrides import TorchFunctionMode
     from torch.utils.hooks import RemovableHandle
 
 LEAF_SEQUENCE = 2**64 - 1
@@ -43,9 +41,14 @@ def base_of(tensor: torch.Tensor) -> torch.Tensor | None:
     return tensor._base
 
 
+def node_number(node: Any) -> int:
+    """Return the sequence number of ``node``, `LEAF_SEQUENCE` for leaves."""
+    return node._sequence_nr()
+
+
 def node_sequence(node: Node) -> int:
     """Return the creation order of ``node`` within its thread, -1 for leaves."""
-    number: int = node._sequence_nr()  # type: ignore[attr-defined]
+    number = node_number(node)
     return -1 if number == LEAF_SEQUENCE else number
 
 
@@ -202,28 +205,6 @@ def hook_table(handle: RemovableHandle) -> dict[int, Any]:
     return cast(Any, handle).hooks_dict_ref()
 
 
-def without_mode(mode: TorchFunctionMode) -> list[TorchFunctionMode]:
-    """Remove ``mode`` from anywhere in this thread's stack; returns the stack to restore.
-
-    Dynamo guards on the stack, so a compiled region must never see one of Workbench's modes.
-    """
-    stack = list(_get_current_function_mode_stack())
-    _replace_stack(len(stack), [other for other in stack if other is not mode])
-    return stack
-
-
-def restore_modes(stack: list[TorchFunctionMode]) -> None:
-    """Put back the stack that `without_mode` returned."""
-    _replace_stack(len(_get_current_function_mode_stack()), stack)
-
-
-def _replace_stack(depth: int, modes: list[TorchFunctionMode]) -> None:
-    for _ in range(depth):
-        _pop_mode()
-    for mode in modes:
-        _push_mode(mode)
-
-
 def at_end_of_backward(callback: Callable[[], None]) -> None:
     """Call ``callback`` when the current backward has ended; not if it raises.
 
@@ -236,6 +217,16 @@ def at_end_of_backward(callback: Callable[[], None]) -> None:
 
 current_backward: Callable[[], int] = cast(Any, torch._C)._current_graph_task_id
 """Return the id of the current backward, the same on all its threads; -1 outside of one."""
+
+
+def in_backward() -> bool:
+    """Return whether autograd's engine is running on this thread, also between two nodes."""
+    return current_backward() != -1
+
+
+def running_node() -> Any | None:
+    """Return the autograd node whose backward runs on this thread, or None."""
+    return torch._C._current_autograd_node()
 
 
 def in_compiled_autograd() -> bool:

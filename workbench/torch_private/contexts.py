@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -21,7 +22,9 @@ __all__ = [
     "pop_function_mode",
     "push_dispatch_mode",
     "push_function_mode",
+    "restore_modes",
     "saved_tensors_hooks",
+    "without_mode",
 ]
 
 push_function_mode = overrides._push_mode
@@ -45,3 +48,25 @@ def dispatch_modes() -> tuple[Any, ...]:
 def saved_tensors_hooks() -> Any:
     """Return the innermost `saved_tensors_hooks` of this thread, or None."""
     return cast(Any, torch._C)._autograd._top_saved_tensors_default_hooks(True)  # noqa: FBT003
+
+
+def without_mode(mode: Any) -> Sequence[Any]:
+    """Remove ``mode`` from anywhere in this thread's stack; returns the stack to restore.
+
+    Dynamo guards on the stack, so a compiled region must never see one of Workbench's modes.
+    """
+    stack = function_modes()
+    _replace_stack(len(stack), [other for other in stack if other is not mode])
+    return stack
+
+
+def restore_modes(stack: Sequence[Any]) -> None:
+    """Put back the stack that `without_mode` returned."""
+    _replace_stack(len(function_modes()), stack)
+
+
+def _replace_stack(depth: int, modes: Sequence[Any]) -> None:
+    for _ in range(depth):
+        pop_function_mode()
+    for mode in modes:
+        push_function_mode(mode)

@@ -6,42 +6,18 @@
 from __future__ import annotations
 
 import sys
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
-import torch
 from torch import nn
 from torch.utils.flop_counter import flop_registry
 
 from workbench.torch_private.modules import COMPILED_CALL
 
-MODULE_CALL: CodeType = nn.Module._wrapped_call_impl.__code__
-"""Code object of every module's call, compiled or not, with the module as ``self``."""
-
 
 def caller() -> FrameType:
     """Return the frame that called the caller of this function."""
     return sys._getframe(2)
-
-
-def running_node() -> Any | None:
-    """Return the autograd node whose backward runs on this thread, or None."""
-    return torch._C._current_autograd_node()
-
-
-def in_backward() -> bool:
-    """Return whether autograd's engine is running on this thread, also between two nodes."""
-    return torch._C._current_graph_task_id() != -1
-
-
-def node_number(node: Any) -> int:
-    """Return the sequence number that a node was given in forward."""
-    return node._sequence_nr()
-
-
-def last_number() -> int:
-    """Return the sequence number of the newest autograd node of this thread."""
-    return torch.autograd._get_sequence_nr() - 1
 
 
 def is_compiled(module: nn.Module) -> bool:

@@ -16,10 +16,6 @@ from typing import Any, cast
 import torch
 from torch import nn
 from torch.autograd import graph
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
-
-MODULE_CALL: CodeType = nn.Module._wrapped_call_impl.__code__
-"""Code object of every module's call, compiled or not, with the module as ``self``."""
 
 BACKWARD_CALLS: frozenset[CodeType] = frozenset(
     {
@@ -39,31 +35,6 @@ OPTIMIZER_STEP = (sys.modules["torch.optim.optimizer"].__file__, "wrapper")
 """File and name of the wrapper of every ``Optimizer.step``; its ``args[0]`` is the optimizer."""
 
 _PLAIN: Any = vars(torch.Tensor)["__torch_dispatch__"]
-
-
-def running_node() -> Any | None:
-    """Return the autograd node whose backward runs on this thread, or None."""
-    return torch._C._current_autograd_node()
-
-
-def in_backward() -> bool:
-    """Return whether autograd's engine is running on this thread, also between two nodes."""
-    return torch._C._current_graph_task_id() != -1
-
-
-def node_number(node: Any) -> int:
-    """Return the sequence number that a node was given in forward."""
-    return node._sequence_nr()
-
-
-def next_number() -> int:
-    """Return the sequence number that this thread's next autograd node will get."""
-    return torch.autograd._get_sequence_nr()
-
-
-def storage_key(storage: torch.UntypedStorage) -> int:
-    """Return a key that identifies a storage while it is alive."""
-    return storage._cdata
 
 
 def sparse_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -113,11 +84,6 @@ def is_fake(kind: type) -> bool:
     """Return whether a tensor class is that of fake tensors."""
     module = sys.modules.get("torch._subclasses.fake_tensor")
     return module is not None and issubclass(kind, module.FakeTensor)
-
-
-def running_modes() -> list[Any]:
-    """Return the dispatch modes of this thread, the innermost last."""
-    return _get_current_dispatch_mode_stack()
 
 
 def caller(depth: int) -> FrameType:

@@ -12,6 +12,9 @@ import torch
 from torch import nn
 from torch.nn._reduction import legacy_get_string
 
+MODULE_CALL: CodeType = nn.Module._wrapped_call_impl.__code__
+"""Code object of every module's call, compiled or not, with the module as ``self``."""
+
 CALL: CodeType = nn.Module._call_impl.__code__
 """Code object of the call that runs hooks and forward."""
 

@@ -45,9 +45,9 @@ def counted_version(tensor: torch.Tensor) -> int:
     return -1 if tensor.is_inference() else tensor._version
 
 
-def storage_identity(tensor: torch.Tensor) -> int:
-    """Return the identity of the memory of ``tensor``, valid as long as anything holds that."""
-    return tensor.untyped_storage()._cdata
+def storage_identity(storage: torch.UntypedStorage) -> int:
+    """Return what identifies a storage for as long as anything holds it."""
+    return storage._cdata
 
 
 def as_plain(tensor: torch.Tensor) -> torch.Tensor:

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from workbench.torch_private import autograd as private
+from workbench.torch_private import contexts
 
 
 def test_sequence_numbers_count_nodes():
@@ -113,9 +114,9 @@ def test_a_mode_leaves_the_middle_of_the_stack_and_returns():
 
     outer, ours, inner = Named(), Named(), Named()
     with outer, ours, inner:
-        saved = private.without_mode(ours)
+        saved = contexts.without_mode(ours)
         assert stack() == [outer, inner]
-        private.restore_modes(saved)
+        contexts.restore_modes(saved)
         assert stack() == [outer, ours, inner]
     assert stack() == []
 

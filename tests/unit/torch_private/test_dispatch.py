@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from workbench.torch_private import dispatch
+from workbench.torch_private import autograd, dispatch, modules
 
 
 def test_the_code_of_a_modules_call_is_on_the_stack() -> None:
@@ -18,7 +18,7 @@ def test_the_code_of_a_modules_call_is_on_the_stack() -> None:
             return x
 
     Looks()(torch.ones(1))
-    assert dispatch.MODULE_CALL in seen
+    assert modules.MODULE_CALL in seen
 
 
 def test_a_backward_knows_the_node_that_runs() -> None:
@@ -27,14 +27,14 @@ def test_a_backward_knows_the_node_that_runs() -> None:
     y = (x * 2).sum()
     node = y.grad_fn
     assert node is not None
-    assert not dispatch.in_backward()
+    assert not autograd.in_backward()
     node.next_functions[0][0].register_prehook(
-        lambda _gradients: seen.append((dispatch.in_backward(), dispatch.running_node()))
+        lambda _gradients: seen.append((autograd.in_backward(), autograd.running_node()))
     )
     y.backward()
     ((inside, running),) = seen
     assert inside
-    assert dispatch.node_number(running) < dispatch.node_number(node) <= dispatch.last_number()
+    assert autograd.node_number(running) < autograd.node_number(node) < autograd.current_sequence()
 
 
 def test_the_work_of_a_product() -> None:

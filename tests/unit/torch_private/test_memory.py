@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from workbench.memory.recording.recorder import Recorder
-from workbench.torch_private import memory
+from workbench.torch_private import autograd, contexts, memory, modules, tensors
 
 
 def frames_during(run) -> list:
@@ -21,7 +21,7 @@ def frames_during(run) -> list:
 def test_a_modules_call_runs_under_the_known_code_with_the_module_as_self():
     class Probe(nn.Module):
         def forward(self):
-            return [f for f in frames_during(self) if f.f_code is memory.MODULE_CALL]
+            return [f for f in frames_during(self) if f.f_code is modules.MODULE_CALL]
 
     module = Probe()
     (frame,) = module()
@@ -52,14 +52,14 @@ def test_backward_runs_under_the_known_codes_and_names_its_node():
 
         @staticmethod
         def backward(ctx, grad):
-            seen["node"] = memory.running_node()
-            seen["number"] = memory.node_number(seen["node"])
+            seen["node"] = autograd.running_node()
+            seen["number"] = autograd.node_number(seen["node"])
             seen["codes"] = {frame.f_code for frame in frames_during(ctx)}
             return grad
 
-    assert memory.running_node() is None
+    assert autograd.running_node() is None
     x = torch.ones(1, requires_grad=True)
-    before = memory.next_number()
+    before = autograd.current_sequence()
     out = Probe.apply(x)
     out.sum().backward()
     assert seen["number"] == before
@@ -71,13 +71,13 @@ def test_the_engine_says_whether_it_is_at_work():
     seen = []
 
     def hook(grad: torch.Tensor) -> None:
-        seen.append(memory.in_backward())
+        seen.append(autograd.in_backward())
 
     x = torch.ones(1, requires_grad=True)
     x.register_hook(hook)
     (x * 2).backward()
     assert seen == [True]
-    assert not memory.in_backward()
+    assert not autograd.in_backward()
 
 
 def test_the_wrappers_of_a_transform_are_seen_through():
@@ -116,10 +116,10 @@ def test_the_code_of_grad_stands_below_the_engine():
 
 def test_a_storage_key_is_one_per_storage():
     base = torch.ones(4)
-    assert memory.storage_key(base.untyped_storage()) == memory.storage_key(
+    assert tensors.storage_identity(base.untyped_storage()) == tensors.storage_identity(
         base[1:].untyped_storage()
     )
-    assert memory.storage_key(base.untyped_storage()) != memory.storage_key(
+    assert tensors.storage_identity(base.untyped_storage()) != tensors.storage_identity(
         torch.ones(4).untyped_storage()
     )
 
@@ -135,8 +135,8 @@ def test_plain_and_wrapper_tensors_are_told_apart():
 def test_running_modes_are_visible():
     recorder = Recorder()
     with recorder:
-        assert memory.running_modes()[-1] is recorder
-    assert recorder not in memory.running_modes()
+        assert contexts.dispatch_modes()[-1] is recorder
+    assert recorder not in contexts.dispatch_modes()
 
 
 def test_a_compiled_wrapper_gives_back_its_module():

@@ -123,14 +123,5 @@ def test_how_often_it_was_written() -> None:
         private.version_of(uncounted)
 
 
-def test_which_memory_it_has() -> None:
-    x = torch.zeros(3)
-    assert (
-        private.storage_identity(x)
-        == private.storage_identity(x[1:])
-        != private.storage_identity(x.clone())
-    )
-
-
 def test_the_layout_of_onednn() -> None:
     assert torch.ones(2, 2).to_mkldnn().layout is private.MKLDNN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from workbench.graph.forward.branches import BranchRecorder
 from workbench.graph.forward.graph_exit_recorder import CutRecorder
 from workbench.graph.forward.loss_scale import ScaledProduct, scaled_product
 from workbench.graph.forward.torch_call import Made, TorchCall
-from workbench.torch_private import autograd
+from workbench.torch_private import autograd, contexts
 
 if TYPE_CHECKING:
     from types import CodeType, FrameType, TracebackType
@@ -158,7 +158,7 @@ class CallRecorder(TorchFunctionMode):
         self._lines = lines
         self._sites = CallSites()
         self._last = autograd.current_sequence()
-        self._suspended: list[list[TorchFunctionMode]] = []
+        self._suspended: list[Sequence[Any]] = []
         self._compiled_from: list[int] = []
         self._has_left = False
 
@@ -175,13 +175,13 @@ class CallRecorder(TorchFunctionMode):
         the stack of the thread that entered it, does nothing, and is removed with the next block.
         """
         self._has_left = True
-        autograd.without_mode(self)
+        contexts.without_mode(self)
 
     def _clear_up(self) -> None:
         """Remove modes from this thread's stack that were left on it by another thread."""
-        for mode in autograd.without_mode(self):
+        for mode in contexts.without_mode(self):
             if isinstance(mode, CallRecorder) and mode._has_left:
-                autograd.without_mode(mode)
+                contexts.without_mode(mode)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if torch.compiler.is_dynamo_compiling():  # a compiled step: Dynamo traces this, no further
@@ -224,12 +224,12 @@ class CallRecorder(TorchFunctionMode):
 
     def enter_compiled(self) -> None:
         """Prepare for compiled code, which runs next on this thread."""
-        self._suspended.append(autograd.without_mode(self))
+        self._suspended.append(contexts.without_mode(self))
         self._compiled_from.append(autograd.current_sequence())
 
     def exit_compiled(self, region: Region | None) -> None:
         """Resume after compiled code has returned; without a ``region`` it raised."""
-        autograd.restore_modes(self._suspended.pop())
+        contexts.restore_modes(self._suspended.pop())
         before, after = self._compiled_from.pop(), autograd.current_sequence()
         made = None
         if after > before:

@@ -32,7 +32,8 @@ from workbench.memory.recording.cuda import AllocatorHistory
 from workbench.memory.recording.ledger import Death, Ledger
 from workbench.memory.recording.recorder import Recorder
 from workbench.records import MemoryRecord
-from workbench.torch_private.memory import is_fake, storage_key
+from workbench.torch_private.memory import is_fake
+from workbench.torch_private.tensors import storage_identity
 
 NUM_STEPS = 2
 _LIFT = torch.ops.aten.lift_fresh.default
@@ -138,7 +139,7 @@ class TwinLedger(Ledger):
         if storage.nbytes() == 0:
             return None
         death = Death(storage, self.deaths.append)
-        death.block, death.key = self.new_block(storage), storage_key(storage)
+        death.block, death.key = self.new_block(storage), storage_identity(storage)
         self.live[death.key] = death
         return death.block
 

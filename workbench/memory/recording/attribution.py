@@ -25,16 +25,15 @@ from torch import nn
 
 from workbench.experiment.state.user_code import is_user_file
 from workbench.memory.reading.calls import Calls, Line
+from workbench.torch_private.autograd import current_sequence, node_number
 from workbench.torch_private.memory import (
     BACKWARD_CALLS,
     GRAD_CALL,
-    MODULE_CALL,
     OPTIMIZER_STEP,
     generated_modules,
-    next_number,
-    node_number,
     original_module,
 )
+from workbench.torch_private.modules import MODULE_CALL
 
 __all__ = ["LOSS", "Attribution", "Line", "Site", "root_name"]
 
@@ -85,7 +84,7 @@ class Attribution:
         self.calls = Calls()
         self._call_of: dict[tuple[int, ...], tuple[int, Line]] = {}
         self._made_by: dict[int, _Made] = {}
-        self._last_number = next_number()
+        self._last_number = current_sequence()
 
     def add_root(self, module: nn.Module) -> str:
         """Store the paths of ``module`` and everything inside it; return the prefix of these paths.
@@ -188,7 +187,7 @@ class Attribution:
 
     def note_nodes(self, site: Site) -> None:
         """Record that the nodes made since the last call were made at ``site``."""
-        number = next_number()
+        number = current_sequence()
         made = _Made(site.module, site.line, site.call)
         for index in range(max(self._last_number, number - _MOST_NODES), number):
             self._made_by[index] = made
@@ -196,7 +195,7 @@ class Attribution:
 
     def has_new_nodes(self) -> bool:
         """Return whether autograd made nodes since the last `note_nodes`."""
-        return next_number() != self._last_number
+        return current_sequence() != self._last_number
 
     def close(self) -> None:
         """Release every module."""

@@ -19,7 +19,8 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from workbench.memory.recording.blocks import Block, Mark
-from workbench.torch_private.memory import sparse_parts, storage_key, without_transforms
+from workbench.torch_private.memory import sparse_parts, without_transforms
+from workbench.torch_private.tensors import storage_identity
 
 _COO, _STRIDED = torch.sparse_coo, torch.strided
 
@@ -33,7 +34,7 @@ class Death(weakref.ref[torch.UntypedStorage]):
 
 
 class Ledger:
-    """The blocks of one recording; ``live`` finds the one of a storage by `storage_key`."""
+    """The blocks of one recording; ``live`` finds the one of a storage by `storage_identity`."""
 
     def __init__(self) -> None:
         self.blocks: list[Block] = []
@@ -46,7 +47,7 @@ class Ledger:
 
     def block_of(self, storage: torch.UntypedStorage) -> Block | None:
         """Return the block of a storage that is alive and known."""
-        death = self.live.get(storage_key(storage))
+        death = self.live.get(storage_identity(storage))
         return None if death is None else death.block
 
     def blocks_of(self, tensor: torch.Tensor) -> Iterator[Block]:
@@ -61,7 +62,7 @@ class Ledger:
         if storage.nbytes() == 0 or storage.device.type == "meta":
             return None
         death = Death(storage, self.deaths.append)
-        death.block, death.key = self.new_block(storage), storage_key(storage)
+        death.block, death.key = self.new_block(storage), storage_identity(storage)
         self.live[death.key] = death
         return death.block
 

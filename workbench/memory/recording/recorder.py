@@ -27,16 +27,11 @@ from workbench.memory.recording.attribution import LOSS, Attribution, Site
 from workbench.memory.recording.blocks import Block, Mark
 from workbench.memory.recording.faults import Faults, in_words
 from workbench.memory.recording.roles import ATTENTION_BACKWARD, DRAW, SCALE, Roles
-from workbench.torch_private.contexts import TorchDispatchMode
+from workbench.torch_private.autograd import in_backward, running_node
+from workbench.torch_private.contexts import TorchDispatchMode, dispatch_modes
 from workbench.torch_private.graph_leaves import leaf_of
-from workbench.torch_private.memory import (
-    caller,
-    dispatches_itself,
-    in_backward,
-    running_modes,
-    running_node,
-    storage_key,
-)
+from workbench.torch_private.memory import caller, dispatches_itself
+from workbench.torch_private.tensors import storage_identity
 
 __all__ = ["Recorder", "current_recorder", "in_words", "refuse_nested"]
 
@@ -103,7 +98,7 @@ class Recorder(Roles, Faults, TorchDispatchMode):
     def resized(self, storage: torch.UntypedStorage, op: str, site: Site | None = None) -> None:
         """Record that ``storage`` may have another size now: a free and an allocation."""
         self.ledger.bury()
-        death = self.ledger.live.get(storage_key(storage))
+        death = self.ledger.live.get(storage_identity(storage))
         if death is None:
             self.allocated(storage, op, site)
             return
@@ -184,7 +179,7 @@ class Recorder(Roles, Faults, TorchDispatchMode):
         live = self.ledger.live
         for tensor in _tensors((result,), None):
             for storage in self.ledger.storages(tensor):
-                death = live.get(storage_key(storage))
+                death = live.get(storage_identity(storage))
                 if death is None:
                     site = site or self._site()
                     self.allocated(storage, _op_name(func), site)
@@ -201,7 +196,7 @@ class Recorder(Roles, Faults, TorchDispatchMode):
     def _meet(self, tensor: torch.Tensor) -> None:
         """Handle a tensor that is read: one not made in this recording existed before it."""
         for storage in self.ledger.storages(tensor):
-            death = self.ledger.live.get(storage_key(storage))
+            death = self.ledger.live.get(storage_identity(storage))
             if death is None:
                 self._meet_existing(tensor, storage)
             elif death.block.loose and not death.block.category:
@@ -275,7 +270,7 @@ class Recorder(Roles, Faults, TorchDispatchMode):
 
 def current_recorder() -> Recorder | None:
     """Return the recorder of this thread (autograd's threads inherit it), or None."""
-    for mode in reversed(running_modes()):
+    for mode in reversed(dispatch_modes()):
         if isinstance(mode, Recorder):
             return mode
     return None

@@ -101,11 +101,11 @@ class Decisions(TorchDispatchMode):
         for one in values:
             if _has_storage(one) and not self.follows(one):
                 self._held.append(one.untyped_storage())  # kept alive: no other gets its address
-                self._followed.add(storage_identity(one))
+                self._followed.add(storage_identity(one.untyped_storage()))
 
     def follows(self, tensor: torch.Tensor) -> bool:
         """Return whether it was computed from what is followed."""
-        return storage_identity(tensor) in self._followed
+        return storage_identity(tensor.untyped_storage()) in self._followed
 
     def answer(self, found: Any, of_any: str = "") -> Any:
         """Return what Python is given for a value that it reads.
@@ -136,13 +136,17 @@ class Decisions(TorchDispatchMode):
         """Return whether this, or what it was computed from, is the result of an any or an all."""
         name = name_of(func).rstrip("_")
         said = next(
-            (self._of_any[key] for one in given if (key := storage_identity(one)) in self._of_any),
+            (
+                self._of_any[key]
+                for one in given
+                if (key := storage_identity(one.untyped_storage())) in self._of_any
+            ),
             "",
         )
         now = name if name in _OPPOSITE else _OPPOSITE[said] if said and name in _NOT else ""
         if now:
             results = [one for one in tree_leaves(found) if _has_storage(one)]
-            self._of_any |= {storage_identity(one): now for one in results}
+            self._of_any |= {storage_identity(one.untyped_storage()): now for one in results}
         return now or said
 
 
