@@ -15,15 +15,15 @@ from torch.nn._reduction import legacy_get_string
 MODULE_CALL: CodeType = nn.Module._wrapped_call_impl.__code__
 """Code object of every module's call, compiled or not, with the module as ``self``."""
 
-CALL: CodeType = nn.Module._call_impl.__code__
-"""Code object of the call that runs hooks and forward."""
+INNER_CALL: CodeType = nn.Module._call_impl.__code__
+"""Code object of what runs hooks and forward, inside `MODULE_CALL`."""
 
 COMPILED_CALL = "_compiled_call_impl"
 """Attribute through which ``nn.Module.compile`` compiles a module's call."""
 
 
 def plain_call(module: nn.Module) -> Callable[..., Any]:
-    """Return the same call, bound to ``module``."""
+    """Return what runs hooks and forward of ``module``, not compiled."""
     return module._call_impl
 
 

@@ -39,4 +39,4 @@ def test_every_call_has_a_frame_of_that_code() -> None:
         while trace is not None:
             codes.append(trace.tb_frame.f_code)
             trace = trace.tb_next
-    assert modules.CALL in codes
+    assert modules.INNER_CALL in codes

@@ -15,6 +15,7 @@ import torch
 
 from workbench.experiment.failure.values import describe
 from workbench.experiment.state.user_code import is_user_file
+from workbench.torch_private.modules import INNER_CALL
 
 _MISSING = re.compile(r"forward\(\) missing \d+ required positional arguments?: (.+)")
 
@@ -48,7 +49,7 @@ def _of_embedding(error: IndexError) -> str:
 
 def _of_one_input(error: TypeError, missing: str) -> str:
     frames = _innermost_first(error)
-    calls = [frame for frame in frames if frame.f_code.co_name == "_call_impl"]
+    calls = [frame for frame in frames if frame.f_code is INNER_CALL]
     if len(calls) != 1 or any(is_user_file(frame.f_code.co_filename) for frame in frames):
         return ""  # a forward of the user's, or of a container, calls another one
     given: tuple[Any, ...] = calls[0].f_locals["args"]

@@ -14,7 +14,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from types import CellType, FrameType
 
-from workbench.torch_private.modules import CALL as MODULE_CALL
+from workbench.torch_private.modules import INNER_CALL
 
 
 def let_go_of(error: BaseException) -> None:
@@ -56,7 +56,7 @@ def collecting_only_new() -> Generator[None]:
 def _clear(frame: FrameType) -> bool:
     """Clear the frame; return whether it has ended, and so could be cleared."""
     cells: list[CellType] = []
-    if frame.f_code is MODULE_CALL:
+    if frame.f_code is INNER_CALL:
         # a function in it, whose frame keeps it, shares these: arguments and result of a module
         cells = [one for one in gc.get_referents(frame) if isinstance(one, CellType)]
     try:

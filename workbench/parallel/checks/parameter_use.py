@@ -31,7 +31,7 @@ from torch.overrides import TorchFunctionMode
 from workbench.torch_private.autograd import without_functions
 from workbench.torch_private.contexts import TorchDispatchMode
 from workbench.torch_private.modules import parameter_table
-from workbench.torch_private.operators import schema_arguments
+from workbench.torch_private.operators import is_written, schema_arguments
 from workbench.torch_private.pytree import tree_leaves
 from workbench.torch_private.tensors import version_of
 
@@ -325,8 +325,7 @@ class _Operations(TorchDispatchMode):
 def _written_by(func: Any, args: Any, kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
     """Yield the arguments that an operation writes into, according to its schema."""
     for at, argument in enumerate(schema_arguments(func)):
-        alias = argument.alias_info
-        if alias is not None and alias.is_write:
+        if is_written(argument):
             given = args[at] if at < len(args) else kwargs.get(argument.name)
             yield from _tensors(given)
 
