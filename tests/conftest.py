@@ -93,6 +93,9 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+    services = sys.modules.get("workbench.experiment.services")
+    if services is not None:  # fixtures of a module make experiments before any of a test's
+        services.provide(services.Services(send=_to_ranks))
 
 
 def _length(path: Path) -> int:
@@ -101,19 +104,24 @@ def _length(path: Path) -> int:
 
 
 @pytest.fixture(autouse=True)
-def _bare_experiments(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Outside the panel's own tests an experiment is bare, whatever was imported before.
+def _whole_experiments(request: pytest.FixtureRequest) -> Iterator[None]:
+    """In the panel's own tests an experiment is what a person has; in others it is bare.
 
-    Importing `workbench.panel.assembly` gives every later experiment its writer, its place in the
-    hub and its first captures.
+    A bare one has no writer, no place in the hub and no first captures
+    (`workbench.experiment.services`).
     """
-    package = sys.modules.get("workbench.experiment")
-    if package is None or "panel" in request.path.parts:
+    services = sys.modules.get("workbench.experiment.services")
+    if services is None or "panel" not in request.path.parts:
         yield
         return
-    hooks, package.assembly_hooks[:] = list(package.assembly_hooks), []
-    yield
-    package.assembly_hooks[:] = hooks
+    with services.only(None):
+        yield
+
+
+def _to_ranks(training, plan, folder):
+    from workbench.parallel.session.mirror import send
+
+    return send(training, plan, folder)
 
 
 @pytest.fixture(autouse=True)

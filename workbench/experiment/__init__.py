@@ -2,7 +2,7 @@
 
 from workbench.experiment.data.data import DataError
 from workbench.experiment.data.sampler import EpochSampler
-from workbench.experiment.experiment import Experiment, assembly_hooks, experiments
+from workbench.experiment.experiment import Experiment, experiments
 from workbench.experiment.loop.probe import StepContext, StepProbe
 from workbench.experiment.run import Run, RunError
 
@@ -14,6 +14,5 @@ __all__ = [
     "RunError",
     "StepContext",
     "StepProbe",
-    "assembly_hooks",
     "experiments",
 ]

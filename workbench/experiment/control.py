@@ -1,7 +1,8 @@
-"""Control of an experiment: run, pause, resume, step, stop, wait, and captures of a step.
+"""Control of an `Experiment`: run, pause, resume, step, stop, wait, and captures of a step.
 
 Everything here returns at once unless stated otherwise: the runner's thread does the work, and what
-is requested while a run is in progress is carried out at the next step boundary.
+is requested while a run is in progress is carried out at the next step boundary. Arguments, and
+what is raised, are described where a user finds them, in `workbench.experiment.experiment`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Never, SupportsIndex
+from typing import TYPE_CHECKING, SupportsIndex
 
 from torch import nn
 
@@ -21,70 +22,67 @@ from workbench.experiment.failure.failure import without_own_frames
 from workbench.experiment.failure.remedies import Tried
 from workbench.experiment.loop.probe import CaptureHandle, Probing, StepProbe
 from workbench.experiment.loop.stop_condition import Plan
-from workbench.experiment.recipe.arguments import refuse_unknown, whole
+from workbench.experiment.recipe.arguments import whole
 from workbench.experiment.recipe.hot_swap import renew_classes
-from workbench.experiment.run import Run, RunError
+from workbench.experiment.run import RunError
+from workbench.experiment.runtime.command_thread import quietly
 from workbench.experiment.state import compile_settings
 from workbench.experiment.state.thread_state import ThreadState
 from workbench.experiment.state.user_code import callers_level
-from workbench.experiment.views import Delegates
 
 if TYPE_CHECKING:
     from workbench.experiment.report.run_directory import RunFile
     from workbench.experiment.runtime.remote import Stretch
+    from workbench.experiment.runtime.runner import Runner
+    from workbench.experiment.settings import Settings
+    from workbench.experiment.training import Training
     from workbench.records import Remedy
-
+    from workbench.records.panel import Status
 
 log = logging.getLogger("workbench")
 
 
-class Control(Delegates):
-    """Methods that control a run; status, position and settings are in the base classes."""
+class Control:
+    """Methods that control the run of a training."""
 
-    _context: contextvars.Context
-    _run_file: RunFile
+    def __init__(
+        self, training: Training, runner: Runner, settings: Settings, run_file: RunFile
+    ) -> None:
+        self._training = training
+        self._runner = runner
+        self._settings = settings
+        self._run_file = run_file
+        self._context = contextvars.copy_context()
+        """Context of the cell that last called a method of the experiment."""
 
-    def run(
-        self,
-        epochs: int | None = None,
-        *,
-        steps: int | None = None,
-        wait: bool = False,
-        **unknown: Never,
-    ) -> Run:
-        """Train in the background, from the current position.
+    @property
+    def _name(self) -> str:
+        return self._training.name
 
-        Args:
-            epochs: number of further epochs (an epoch that has begun counts as one); by default the
-                attribute `epochs`.
-            steps: number of further steps, as an alternative to epochs.
-            wait: whether to return only when the run is over. An exception in user code is then
-                raised here. Interrupting the kernel pauses the run cleanly.
-            **unknown: refused.
+    @property
+    def _status(self) -> Status:
+        return self._training.board.status
 
-        Raises:
-            TypeError: an argument is unknown; the message names the nearest valid one.
-            RuntimeError: the experiment is already training, or is closed.
-            ValueError: a count is not a positive whole number, or both counts are given.
-        """
-        refuse_unknown(unknown, self.run, "run")
-        self._refuse_if_closed()
+    def run(self, epochs: int | None, steps: int | None, *, wait: bool) -> None:
+        """Train in the background, from the current position."""
+        self._settings.refuse_if_closed()
         if epochs is not None and steps is not None:
             raise ValueError("give epochs or steps, not both")
         self._end_trials()
         if self._runner.ending:
-            self._await_end()
+            self.await_end()
         if self._runner.active:
-            total = f" of {self.total_steps:,}" if self.total_steps else ""
+            step, total = self._training.step_count, self._runner.plan.total_steps(self._training)
+            of = f" of {total:,}" if total else ""
             raise RuntimeError(
-                f"{self.name} is training already (step {self.step_count:,}{total}); pause or stop "
-                f"it first, or wait for it with run.wait()"
+                f"{self._name} is training already (step {step:,}{of}); pause or stop it first, or "
+                f"wait for it with run.wait()"
             )
 
         def plan() -> Plan:
             if epochs is not None:
-                self.epochs = epochs
-            return self._new_plan(steps)
+                self._settings.set_epochs(epochs)
+            return self._settings.next_plan(steps)
 
         try:
             self._start(plan, keep_error=wait)
@@ -94,150 +92,106 @@ class Control(Delegates):
             raise
         if wait:
             self._wait_and_raise()
-        return Run(self)
 
-    def pause(self, *, why: str = "") -> None:
-        """Pause at the next step boundary; returns at once.
-
-        Args:
-            why: reason that is shown in the status line.
-        """
+    def pause(self, why: str = "") -> None:
+        """Pause at the next step boundary."""
         self._runner.halt("pause", why)
 
-    def resume(self) -> Run:
-        """Continue a run that was paused.
-
-        Raises:
-            RuntimeError: there is nothing to continue, or the experiment is closed.
-        """
-        self._refuse_if_closed()
+    def resume(self) -> None:
+        """Continue a run that was paused."""
+        self._settings.refuse_if_closed()
         self._end_trials()
         begin = self._starter(lambda: replace(self._runner.plan, halt_at=None))
 
         def anew() -> None:
-            if self.status == "paused":
+            if self._status == "paused":
                 begin()
 
         if self._runner.go_on(anew):
-            return Run(self)
-        if self.status not in ("paused", "exception", "nan"):
-            raise RuntimeError(f"{self.name} is {self.status}, not paused; start it with run()")
+            return
+        if self._status not in ("paused", "exception", "nan"):
+            raise RuntimeError(f"{self._name} is {self._status}, not paused; start it with run()")
         begin()
-        return Run(self)
 
     def stop(self) -> None:
-        """End the run at the next step boundary; returns at once. `run` continues from there."""
+        """End the run at the next step boundary."""
         self._runner.halt("stop")
         self._runner.submit(self._stop_paused)
 
-    def step(self, count: int = 1) -> Run:
-        """Do ``count`` steps in the background, then pause.
+    def close(self) -> None:
+        """End the run and wait for it; all that was measured is on disk afterwards."""
+        self._runner.halt("stop")
+        self.await_end()
+        if self._status == "paused":
+            self._stop_paused()
+        self._training.cursor.release(for_good=True)
+        self._training.detach_modes()
+        self._training.foreign_steps.close()
+        self._run_file.update(self._runner)
+        quietly(self._training.scalars.flush)
 
-        If called again while these steps are in progress, that many more steps are done.
-
-        Raises:
-            RuntimeError: the experiment is training (pause it first), or is closed.
-        """
-        self._refuse_if_closed()
+    def step(self, count: int) -> None:
+        """Do ``count`` steps in the background, then pause."""
+        self._settings.refuse_if_closed()
         steps = whole(count, "count")
         self._end_trials()
 
         def plan() -> Plan:
-            is_over = self.status in ("idle", "finished", "stopped")
-            before = self._new_plan(None) if is_over else self._runner.plan
-            return replace(before, halt_at=self.step_count + steps)
+            is_over = self._status in ("idle", "finished", "stopped")
+            before = self._settings.next_plan() if is_over else self._runner.plan
+            return replace(before, halt_at=self._training.step_count + steps)
 
         begin = self._starter(plan)
         if not self._runner.step_on(steps, begin):
             begin()
-        return Run(self)
 
-    def resume_from_failure(
-        self, modes: str | None = None, learning_rate: float | None = None
-    ) -> Run:
-        """Continue after an exception or a non-finite loss, from the last good step.
-
-        The failed batch is replayed with the current code of the model's classes: if a cell that
-        defines one of them was run again, the model takes the new class. A batch whose loss was not
-        finite is skipped instead, unless ``modes`` changes: with the same weights it would fail
-        again.
-
-        Args:
-            modes: change to these modes first.
-            learning_rate: change to this learning rate first.
-
-        Raises:
-            RuntimeError: there is no failure, or the experiment is closed.
-        """
-        self._refuse_if_closed()
-        if self.failure is None:
-            raise RuntimeError(f"{self.name} is {self.status}; there is no failure to resume from")
+    def resume_from_failure(self, modes: str | None, learning_rate: float | None) -> None:
+        """Continue after an exception or a non-finite loss, from the last good step."""
+        self._settings.refuse_if_closed()
+        training, was_nan = self._training, self._status == "nan"
+        if training.board.failure is None:
+            raise RuntimeError(
+                f"{self._name} is {self._status}; there is no failure to resume from"
+            )
         self._end_trials()
-        was_nan, before = self.status == "nan", self.modes
+        before = training.modes
         if modes is not None:
-            self.modes = modes
+            self._settings.set_modes(modes)
         if learning_rate is not None:
-            self.learning_rate = learning_rate
-        renewed = renew_classes(self.model)
+            self._settings.set_learning_rate(learning_rate)
+        renewed = renew_classes(training.model)
         if renewed:
-            self._training.code_changed()
-        if was_nan and self.modes == before and not renewed and self._training.origin.has_failed:
-            self._training.cursor.skip()
-        return self.resume()
+            training.code_changed()
+        if was_nan and training.modes == before and not renewed and training.origin.has_failed:
+            training.cursor.skip()
+        self.resume()
 
     def swap_in_newer_model(self) -> None:
-        """Swap in what `newer_model` describes, as its code does; call `resume_from_failure` next.
-
-        Raises:
-            RuntimeError: there is no newer model, or the user has to say how to build it.
-            Exception: whatever building it raised.
-        """
-        self._refuse_if_closed()
+        """Swap in the model that the code builds now, as the note on it says."""
+        self._settings.refuse_if_closed()
         found = self._training.newer_model()
         if found is None or found.model is None:
             raise RuntimeError(
                 found.told.text
                 if found is not None
-                else f"{self.name} has no newer model: run the cell that defines its class again"
+                else f"{self._name} has no newer model: run the cell that defines its class again"
             )
         self._end_trials()
         model = found.model
-        self.model = model if isinstance(model, nn.Module) else model()
+        self._settings.set_model(model if isinstance(model, nn.Module) else model())
 
-    def apply_remedy(self, remedy: SupportsIndex | str | Remedy = 0) -> None:
-        """Make the change of one of the failure's remedies, as its code does; call `resume` next.
+    def apply_remedy(self, remedy: SupportsIndex | str | Remedy) -> None:
+        """Make the change of one of the failure's remedies, as its code does."""
+        self._settings.refuse_if_closed()
+        training = self._training
+        if self._runner.rehearsing and not training.tried.remedies:
+            self.await_end()
+        tried = Tried() if training.board.failure is None else training.tried
+        card = None if training.card is None else str(training.card.limit)
+        tried.chosen(remedy, card).make(self._settings, training.optimizer)
 
-        Each remedy was tried separately, on the GPU that refused the step. If they are still being
-        tried, this method waits until that is done.
-
-        Args:
-            remedy: one of ``exp.failure.remedies``, its index there or its name; the first is the
-                cheapest that fits.
-
-        Raises:
-            TypeError: the argument is none of these.
-            ValueError: there is no such remedy, the run did not fit with it, or `card` has changed
-                since.
-            RuntimeError: the experiment is closed.
-        """
-        self._refuse_if_closed()
-        if self._runner.rehearsing and not self._training.tried.remedies:
-            self._await_end()
-        tried = Tried() if self.failure is None else self._training.tried
-        tried.chosen(remedy, self.card).make(self)
-
-    def when_free(self, action: Callable[[], object], *, ended: bool = False) -> None:
-        """Call ``action`` once nothing is computed alongside a run; at once if nothing is.
-
-        For callers that must not block: `run`, `resume` and `step` would wait for a capture of a
-        run that is over, or for a prediction. Trials of remedies are ended first. An exception that
-        ``action`` raises later is shown in the status line.
-
-        Args:
-            action: what is to be done.
-            ended: whether to wait, as `run` does, also for the end of a run that was asked to pause
-                or to stop, or that does single steps. A later `pause` or `stop` cancels the action.
-        """
+    def when_free(self, action: Callable[[], object], *, ended: bool) -> None:
+        """Call ``action`` once nothing is computed alongside a run; at once if nothing is."""
         if self._runner.rehearsing:
             self._runner.cut_short()
             self._runner.submit(action)
@@ -246,90 +200,19 @@ class Control(Delegates):
         else:
             action()
 
-    def wait(self, timeout: float | None = None) -> None:
-        """Wait until no step is in progress: the run is finished, stopped, paused or failed.
-
-        This also waits for a capture that is computed alongside a run, for trials of remedies for a
-        step that ran out of memory, and until the logged scalars are in the event file; if the disk
-        does not take them within seconds, a warning says so.
-
-        Raises:
-            TimeoutError: work is still in progress after ``timeout`` seconds.
-            RuntimeError: called on the training thread itself, from a callback of a step.
-            RunError: user code raised, or the loss became non-finite. The text is the user's own
-                traceback.
-            KeyboardInterrupt: the kernel was interrupted; the run is paused.
-        """
-        self._await_end(timeout)
+    def wait(self, timeout: float | None) -> None:
+        """Wait until no step is in progress and what was logged is in the event file."""
+        self.await_end(timeout)
         self._flush_metrics()
-        failure = self.failure
+        failure = self._training.board.failure
         if failure is not None:
-            newer = self.newer_model
+            found = self._training.newer_model()
+            newer = "" if found is None else f"\n{found.told.text} {found.told.code}".rstrip()
             raise RunError(
-                f"{failure.title}\n{failure.message}\n{failure.traceback}".rstrip()
-                + (f"\n{newer.text} {newer.code}".rstrip() if newer else "")
+                f"{failure.title}\n{failure.message}\n{failure.traceback}".rstrip() + newer
             )
 
-    def capture(self, probe: StepProbe) -> CaptureHandle:
-        """Attach ``probe`` to the next step that runs.
-
-        Only one probe of a kind inspects a step: a second one shares the record of the first. If
-        nothing is training, `compute_captures` or the handle's ``wait`` has that step computed.
-
-        Raises:
-            RuntimeError: the experiment is closed.
-        """
-        this = weakref.ref(self)
-
-        def run_one_step() -> bool:
-            experiment = this()
-            if experiment is None:
-                return False
-            experiment._runner.refuse_inside()
-            if experiment._runner.active:
-                return False
-            experiment.compute_captures()
-            experiment._await_end()  # so that `exp.run()` may follow at once
-            return True
-
-        handle = CaptureHandle(run_one_step)
-        self._submit(lambda: self._training.add_probe(Probing(probe, handle)))
-        return handle
-
-    def compute_captures(self) -> None:
-        """Have a step computed, in the background, for the captures that are waiting.
-
-        A run in progress captures its next step by itself. A run that is paused (or has not begun)
-        does its next step and pauses. A run that is over stays over: the step that would come next
-        is computed, and everything in it is undone.
-        """
-        if self._runner.active:
-            self._runner.submit(self._compute_late_captures)
-        elif self.status in ("finished", "stopped"):
-            self._refuse_if_closed()
-            asked_from = ThreadState.current(self._training.device)
-            self._runner.rehearse(self._context_of_run(), asked_from)
-        else:
-            self.step(1)
-
-    def follow_workers(self, stretch: Stretch, plan: Plan, *, and_pause: bool) -> None:
-        """Follow steps that other processes are already computing.
-
-        Args:
-            stretch: the parallel session that computes them.
-            plan: where the run ends.
-            and_pause: whether the run is to be paused where it is found, once it is back in this
-                process.
-        """
-        if plan.until_epoch is not None:
-            plan.from_epoch = plan.until_epoch - self.epochs
-        self._start(lambda: plan, given=stretch)
-        if and_pause:
-            self.pause()
-
-    # -- inside -----------------------------------------------------------------------------
-
-    def _await_end(self, timeout: float | None = None) -> None:
+    def await_end(self, timeout: float | None = None) -> None:
         """Wait as `wait` does, whatever became of the run."""
         self._runner.refuse_inside()
         try:
@@ -341,20 +224,61 @@ class Control(Delegates):
         if not ended:
             aside = "computes a capture, or tries what would help,"
             work = aside if self._runner.rehearsing else "trains"
-            raise TimeoutError(f"{self.name} still {work} after {timeout} s")
+            raise TimeoutError(f"{self._name} still {work} after {timeout} s")
+
+    def capture(self, probe: StepProbe) -> CaptureHandle:
+        """Attach ``probe`` to the next step that runs."""
+        this = weakref.ref(self)  # a handle keeps no experiment alive
+
+        def run_one_step() -> bool:
+            control = this()
+            if control is None:
+                return False
+            control._runner.refuse_inside()
+            if control._runner.active:
+                return False
+            control.compute_captures()
+            control.await_end()  # so that `exp.run()` may follow at once
+            return True
+
+        handle = CaptureHandle(run_one_step)
+        self._settings.submit(lambda: self._training.add_probe(Probing(probe, handle)))
+        return handle
+
+    def compute_captures(self) -> None:
+        """Have a step computed, in the background, for the captures that are waiting."""
+        if self._runner.active:
+            self._runner.submit(self._compute_late_captures)
+        elif self._status in ("finished", "stopped"):
+            self._settings.refuse_if_closed()
+            asked_from = ThreadState.current(self._training.device)
+            self._runner.rehearse(self._context_of_run(), asked_from)
+        else:
+            self.step(1)
+
+    def follow_workers(self, stretch: Stretch, plan: Plan, *, and_pause: bool) -> None:
+        """Follow steps that other processes are already computing."""
+        if plan.until_epoch is not None:
+            plan.from_epoch = plan.until_epoch - self._settings.epochs
+        self._start(lambda: plan, given=stretch)
+        if and_pause:
+            self.pause()
+
+    # -- inside -----------------------------------------------------------------------------
 
     def _flush_metrics(self) -> None:
         """Wait until everything logged has been written; otherwise warn of it in the caller."""
         try:
-            done = self.scalars.flush_sinks()
+            done = self._training.scalars.flush_sinks()
         except Exception:
             # after a CUDA assert nothing can be read any more; the run's own failure reports it
-            log.exception("what %s logged last could not be read", self.name)
+            log.exception("what %s logged last could not be read", self._name)
             return
         if not done:
             warnings.warn(
-                f"the event file in {self.path} does not hold all that {self.name} has logged yet: "
-                "the disk is slow, full or gone. What waits is written once the disk takes it",
+                f"the event file in {self._run_file.folder} does not hold all that {self._name} "
+                "has logged yet: the disk is slow, full or gone. What waits is written once the "
+                "disk takes it",
                 RuntimeWarning,
                 stacklevel=callers_level(),
             )
@@ -363,23 +287,11 @@ class Control(Delegates):
         """Wait for what is computed alongside a run; end trials of remedies, as the user chose."""
         if self._runner.rehearsing:
             self._runner.cut_short()
-            self._await_end()
+            self.await_end()
 
     def _compute_late_captures(self) -> None:
         if not self._runner.active and self._training.probes:
             self.compute_captures()  # the last step had ended before they could be attached
-
-    def _planned(self) -> tuple[int, int, int]:
-        """`Plan.length` of the run in progress, or else of the next one."""
-        is_over = self.status in ("idle", "finished", "stopped")
-        plan = self._new_plan(None) if is_over else self._runner.plan
-        return plan.length(self._training)
-
-    def _new_plan(self, steps: int | None) -> Plan:
-        if steps is not None:
-            return Plan(until_step=self.step_count + whole(steps, "steps"))
-        begun = self._training.cursor.epoch
-        return Plan(until_epoch=begun + self.epochs, from_epoch=begun)
 
     def _start(
         self,
@@ -388,7 +300,7 @@ class Control(Delegates):
         given: Stretch | None = None,
         keep_error: bool = False,
     ) -> None:
-        self._refuse_if_closed()
+        self._settings.refuse_if_closed()
         self._starter(make_plan, given=given, keep_error=keep_error)()
 
     def _starter(
@@ -403,7 +315,7 @@ class Control(Delegates):
         asked_from = ThreadState.current(self._training.device)
 
         def start() -> None:
-            self._refuse_if_closed()
+            self._settings.refuse_if_closed()
             try:
                 self._runner.start(
                     context, make_plan, given=given, keep_error=keep_error, asked_from=asked_from
@@ -424,7 +336,7 @@ class Control(Delegates):
         return context
 
     def _wait_and_raise(self) -> None:
-        self._await_end()
+        self.await_end()
         self._flush_metrics()
         error, self._runner.error = self._runner.error, None
         if error is not None:
@@ -436,18 +348,16 @@ class Control(Delegates):
 
     def _note_remedies(self, error: BaseException) -> None:
         """Add the remedies that were found to the error itself, as notes."""
-        remedies = (
-            [] if self.failure is None else [one for one in self.failure.remedies if one.fits]
-        )
+        failure = self._training.board.failure
+        remedies = [] if failure is None else [one for one in failure.remedies if one.fits]
         if remedies:
             lines = [f"{one.name}:\n    {one.code}".replace("\n", "\n    ") for one in remedies]
             error.add_note("It fits, as was tried, with any of these, then exp.resume():")
             error.add_note("\n".join(f"  {line}" for line in lines))
 
     def _stop_paused(self) -> None:
-        if self.status in ("paused", "exception", "nan"):
+        if self._status in ("paused", "exception", "nan"):
+            step = self._training.step_count
             self._training.cursor.release()
-            self._training.board.change(
-                "stopped", f"step {self.step_count:,}: stopped", self.step_count
-            )
+            self._training.board.change("stopped", f"step {step:,}: stopped", step)
             self._run_file.update(self._runner)

@@ -1,27 +1,29 @@
 """`Experiment`: a model, its data and its optimizer, trained in the background.
 
 A cell creates it, displays it, runs it and goes on working; everything that a panel or a subscriber
-needs is an attribute. This module puts it together: `views` has what can be read, `settings` what
-can be set, `control` the methods that control a run, `training` holds the state, `step` is a step,
-`runner` the thread.
+needs is an attribute. This is its face: every public attribute and method, with what it takes and
+raises. Three collaborators do the work: `readings` for what is read, `settings` for what is set,
+`control` for what it is told to do. `training` holds the state, `runner` is the thread.
 """
 
 from __future__ import annotations
 
-import contextvars
+import difflib
+import inspect
 import time
 import uuid
 import warnings
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Never
+from typing import TYPE_CHECKING, Any, Never, SupportsIndex
 
 import torch
 from torch import nn
 
 from workbench.experiment.control import Control
 from workbench.experiment.data.data import Order, data_source
+from workbench.experiment.readings import Readings
 from workbench.experiment.recipe.arguments import (
     check_model,
     find_device,
@@ -33,28 +35,42 @@ from workbench.experiment.recipe.arguments import (
 )
 from workbench.experiment.recipe.losses import Loss
 from workbench.experiment.recipe.optimizers import make_optimizer
-from workbench.experiment.recipe.schedule_forecast import ScheduleForecast
 from workbench.experiment.recipe.schedules import Every, Schedule
 from workbench.experiment.report.events import Closed, Observer
-from workbench.experiment.report.facts import facts, model_facts
 from workbench.experiment.report.run_directory import RunFile, RunFolder, remove_if_empty, slug
+from workbench.experiment.run import Run
 from workbench.experiment.runtime.checkpoint import CheckpointWriter
-from workbench.experiment.runtime.command_thread import quietly
 from workbench.experiment.runtime.evaluation import evaluate, predict
 from workbench.experiment.runtime.runner import Runner
+from workbench.experiment.services import provided
+from workbench.experiment.settings import Settings
 from workbench.experiment.state import compile_settings
 from workbench.experiment.training import Training
 from workbench.modes import find_modes
 from workbench.modes.mode_spec import with_compile
 
 if TYPE_CHECKING:
+    from workbench.experiment.failure.out_of_memory import CardUse
+    from workbench.experiment.loop.probe import CaptureHandle, StepProbe
+    from workbench.experiment.loop.scalars import ScalarLog
+    from workbench.experiment.loop.stop_condition import Plan
     from workbench.experiment.loop.validation import Validation
-    from workbench.records import Fact
+    from workbench.experiment.report.captures import CaptureStore
+    from workbench.experiment.runtime.remote import Stretch
+    from workbench.modes import ModeSet
+    from workbench.modes.effects.step_times import StepTimings
+    from workbench.records import (
+        CarryRow,
+        Fact,
+        Failure,
+        Marker,
+        NewerModel,
+        Remedy,
+        ScheduleState,
+    )
+    from workbench.records.panel import Status
 
 _live: weakref.WeakSet[Experiment] = weakref.WeakSet()
-
-assembly_hooks: list[Callable[[Experiment], None]] = []
-"""Functions that are called with every new experiment, at the end of its construction."""
 
 
 def experiments() -> list[Experiment]:
@@ -62,7 +78,7 @@ def experiments() -> list[Experiment]:
     return sorted(_live, key=lambda experiment: experiment.created_at)
 
 
-class Experiment(Control):
+class Experiment:
     """Trains a classifier in the background and lets you inspect it.
 
     Args:
@@ -97,11 +113,21 @@ class Experiment(Control):
     Raises:
         TypeError, ValueError: an argument cannot be used; the message says in one sentence what and
             why.
+
+    Of its attributes, those under "what is set" can be set at any time: the value is checked at
+    once, and a `ValueError` or a `TypeError` says why it cannot be used; it applies from the next
+    step boundary on, which is now if nothing is running. Setting any other one raises an
+    `AttributeError`, and so does a misspelt one; a closed experiment raises a `RuntimeError`.
     """
 
-    displayer: ClassVar[Callable[..., Any] | None] = None
-    """Function whose call ``displayer(experiment, **options)`` returns the MIME bundle of its
-    display."""
+    id: str
+    """Eight hexadecimal digits, drawn for every experiment."""
+    created_at: float
+    """Unix time of creation, in seconds."""
+    dropped_points: int
+    """Number of metric points lost because the disk was slow or full."""
+    _is_made = False
+    """Whether the experiment is fully constructed; from then on `__setattr__` checks names."""
 
     def __init__(
         self,
@@ -151,7 +177,7 @@ class Experiment(Control):
         made = make_optimizer(
             optimizer, move(model, place), lr=lr, of_loss=loss_of_batch.parameters()
         )
-        self._introduce(whole(epochs, "epochs"))
+        length = whole(epochs, "epochs")
         self._training = Training(
             name=name or type(model).__name__,
             model=model,
@@ -169,23 +195,17 @@ class Experiment(Control):
         self._training.note(note)
         self._training.note_modes()
         self._open_folder(runs)
-        self._settle()
+        self._settle(length)
 
     @classmethod
     def around(cls, training: Training, path: Path) -> Experiment:
         """Create an experiment from an existing training, in the run directory that it has."""
         self = cls.__new__(cls)
-        self._introduce(epochs=1)
         self._training = training
         training.note_modes()
         self._folder = RunFolder.existing(path)
-        self._settle()
+        self._settle(epochs=1)
         return self
-
-    def _introduce(self, epochs: int) -> None:
-        self.id = uuid.uuid4().hex[:8]
-        self.created_at = time.time()
-        self._epochs = epochs
 
     def _open_folder(self, runs: str | Path) -> None:
         training = self._training
@@ -200,11 +220,13 @@ class Experiment(Control):
         if training.board.notes:
             training.board.message = training.board.notes[0]
 
-    def _settle(self) -> None:
-        folder, this = self._folder, weakref.ref(self)
-        self._run_file = run_file = RunFile(folder, self.created_at)
-        checkpoints = CheckpointWriter(folder.path)
-        scalars, flow = self._training.scalars, self._training.measures.flow
+    def _settle(self, epochs: int) -> None:
+        self.id = uuid.uuid4().hex[:8]
+        self.created_at = time.time()
+        self.dropped_points = 0
+        training, folder = self._training, self._folder
+        run_file = RunFile(folder, self.created_at)
+        scalars, flow = training.scalars, training.measures.flow
 
         def beat() -> None:
             scalars.flush()
@@ -213,17 +235,13 @@ class Experiment(Control):
             if at_work is not None:
                 run_file.update(at_work)
 
-        def planned() -> tuple[int, int, int]:
-            experiment = this()
-            return (0, 0, 0) if experiment is None else experiment._planned()
-
-        self._runner = Runner(self._training, checkpoints, beat)
-        self._forecast = ScheduleForecast(self._training, planned)
-        self._context = contextvars.copy_context()
+        # none of these knows the experiment: it, and a model with it, is freed when the last
+        # reference is gone
+        self._runner = Runner(training, CheckpointWriter(folder.path), beat)
+        self._settings = Settings(training, self._runner, epochs)
+        self._readings = Readings(training, self._runner, self._settings)
+        self._control = Control(training, self._runner, self._settings, run_file)
         compile_settings.watch()
-        self._facts: tuple[Any, str, str] = (None, "", "")
-        self._closed = False
-        self.dropped_points = 0
         # weak references: the runner holds subscribers, and one that knows the experiment would
         # keep it alive; and the runner holds `beat`, which would make a reference cycle
         runner = weakref.ref(self._runner)
@@ -231,29 +249,185 @@ class Experiment(Control):
         self._collected.atexit = False
         self._is_made = True
         _live.add(self)
-        for hook in tuple(assembly_hooks):
-            hook(self)
+        services = training.services = provided()
+        for attach in services.on_new:
+            attach(self)
 
-    def close(self) -> None:
-        """Stop, release worker processes, detach the modes from the model and leave every panel.
+    def __setattr__(self, name: str, value: object) -> None:
+        if self._is_made and not name.startswith("_") and name not in self.__dict__:
+            found = getattr(type(self), name, None)
+            if found is None or (isinstance(found, property) and found.fset is None):
+                raise AttributeError(_cannot_set(type(self), name))
+        super().__setattr__(name, value)
 
-        What was measured remains readable, here and on disk; all of it has been written to disk
-        when this method returns. To continue training, create a new experiment.
+    # -- what it is told to do --------------------------------------------------------------
+
+    def run(
+        self,
+        epochs: int | None = None,
+        *,
+        steps: int | None = None,
+        wait: bool = False,
+        **unknown: Never,
+    ) -> Run:
+        """Train in the background, from the current position.
+
+        Args:
+            epochs: number of further epochs (an epoch that has begun counts as one); by default the
+                attribute `epochs`.
+            steps: number of further steps, as an alternative to epochs.
+            wait: whether to return only when the run is over. An exception in user code is then
+                raised here. Interrupting the kernel pauses the run cleanly.
+            **unknown: refused.
+
+        Raises:
+            TypeError: an argument is unknown; the message names the nearest valid one.
+            RuntimeError: the experiment is already training, or is closed.
+            ValueError: a count is not a positive whole number, or both counts are given.
         """
-        self._runner.halt("stop")
-        self._await_end()
-        if self.status == "paused":
-            self._stop_paused()
-        self._training.cursor.release(for_good=True)
-        self._training.detach_modes()
-        self._training.foreign_steps.close()
-        self._run_file.update(self._runner)
-        quietly(self.scalars.flush)
-        if not self._closed:
-            self._closed = True
-            self._training.board.emit(Closed(self.step_count))
-        self._folder.remove_if_empty()
-        _live.discard(self)
+        refuse_unknown(unknown, self.run, "run")
+        self._control.run(epochs, steps, wait=wait)
+        return Run(self)
+
+    def pause(self, *, why: str = "") -> None:
+        """Pause at the next step boundary; returns at once.
+
+        Args:
+            why: reason that is shown in the status line.
+        """
+        self._control.pause(why)
+
+    def resume(self) -> Run:
+        """Continue a run that was paused.
+
+        Raises:
+            RuntimeError: there is nothing to continue, or the experiment is closed.
+        """
+        self._control.resume()
+        return Run(self)
+
+    def stop(self) -> None:
+        """End the run at the next step boundary; returns at once. `run` continues from there."""
+        self._control.stop()
+
+    def step(self, count: int = 1) -> Run:
+        """Do ``count`` steps in the background, then pause.
+
+        If called again while these steps are in progress, that many more steps are done.
+
+        Raises:
+            RuntimeError: the experiment is training (pause it first), or is closed.
+        """
+        self._control.step(count)
+        return Run(self)
+
+    def resume_from_failure(
+        self, modes: str | None = None, learning_rate: float | None = None
+    ) -> Run:
+        """Continue after an exception or a non-finite loss, from the last good step.
+
+        The failed batch is replayed with the current code of the model's classes: if a cell that
+        defines one of them was run again, the model takes the new class. A batch whose loss was not
+        finite is skipped instead, unless ``modes`` changes: with the same weights it would fail
+        again.
+
+        Args:
+            modes: change to these modes first.
+            learning_rate: change to this learning rate first.
+
+        Raises:
+            RuntimeError: there is no failure, or the experiment is closed.
+        """
+        self._control.resume_from_failure(modes, learning_rate)
+        return Run(self)
+
+    def swap_in_newer_model(self) -> None:
+        """Swap in what `newer_model` describes, as its code does; call `resume_from_failure` next.
+
+        Raises:
+            RuntimeError: there is no newer model, or the user has to say how to build it.
+            Exception: whatever building it raised.
+        """
+        self._control.swap_in_newer_model()
+
+    def apply_remedy(self, remedy: SupportsIndex | str | Remedy = 0) -> None:
+        """Make the change of one of the failure's remedies, as its code does; call `resume` next.
+
+        Each remedy was tried separately, on the GPU that refused the step. If they are still being
+        tried, this method waits until that is done.
+
+        Args:
+            remedy: one of ``exp.failure.remedies``, its index there or its name; the first is the
+                cheapest that fits.
+
+        Raises:
+            TypeError: the argument is none of these.
+            ValueError: there is no such remedy, the run did not fit with it, or `card` has changed
+                since.
+            RuntimeError: the experiment is closed.
+        """
+        self._control.apply_remedy(remedy)
+
+    def when_free(self, action: Callable[[], object], *, ended: bool = False) -> None:
+        """Call ``action`` once nothing is computed alongside a run; at once if nothing is.
+
+        For callers that must not block: `run`, `resume` and `step` would wait for a capture of a
+        run that is over, or for a prediction. Trials of remedies are ended first. An exception that
+        ``action`` raises later is shown in the status line.
+
+        Args:
+            action: what is to be done.
+            ended: whether to wait, as `run` does, also for the end of a run that was asked to pause
+                or to stop, or that does single steps. A later `pause` or `stop` cancels the action.
+        """
+        self._control.when_free(action, ended=ended)
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until no step is in progress: the run is finished, stopped, paused or failed.
+
+        This also waits for a capture that is computed alongside a run, for trials of remedies for a
+        step that ran out of memory, and until the logged scalars are in the event file; if the disk
+        does not take them within seconds, a warning says so.
+
+        Raises:
+            TimeoutError: work is still in progress after ``timeout`` seconds.
+            RuntimeError: called on the training thread itself, from a callback of a step.
+            RunError: user code raised, or the loss became non-finite. The text is the user's own
+                traceback.
+            KeyboardInterrupt: the kernel was interrupted; the run is paused.
+        """
+        self._control.wait(timeout)
+
+    def capture(self, probe: StepProbe) -> CaptureHandle:
+        """Attach ``probe`` to the next step that runs.
+
+        Only one probe of a kind inspects a step: a second one shares the record of the first. If
+        nothing is training, `compute_captures` or the handle's ``wait`` has that step computed.
+
+        Raises:
+            RuntimeError: the experiment is closed.
+        """
+        return self._control.capture(probe)
+
+    def compute_captures(self) -> None:
+        """Have a step computed, in the background, for the captures that are waiting.
+
+        A run in progress captures its next step by itself. A run that is paused (or has not begun)
+        does its next step and pauses. A run that is over stays over: the step that would come next
+        is computed, and everything in it is undone.
+        """
+        self._control.compute_captures()
+
+    def follow_workers(self, stretch: Stretch, plan: Plan, *, and_pause: bool) -> None:
+        """Follow steps that other processes are already computing.
+
+        Args:
+            stretch: the parallel session that computes them.
+            plan: where the run ends.
+            and_pause: whether the run is to be paused where it is found, once it is back in this
+                process.
+        """
+        self._control.follow_workers(stretch, plan, and_pause=and_pause)
 
     def predict(self, inputs: Any) -> torch.Tensor:
         """Return logits of ``inputs``, on the CPU: in eval mode, without gradients, at any time.
@@ -290,15 +464,305 @@ class Experiment(Control):
         """
         return self._training.board.subscribe(observer, every_step=every_step)
 
-    def _repr_mimebundle_(self, **options: Any) -> Any:
-        displayer = type(self).displayer
-        return displayer(self, **options) if displayer else {"text/plain": self.summary()}
+    def close(self) -> None:
+        """Stop, release worker processes, detach the modes from the model and leave every panel.
+
+        What was measured remains readable, here and on disk; all of it has been written to disk
+        when this method returns. To continue training, create a new experiment.
+        """
+        self._control.close()
+        if not self._settings.closed:
+            self._settings.closed = True
+            self._training.board.emit(Closed(self.step_count))
+        self._folder.remove_if_empty()
+        _live.discard(self)
+
+    # -- what is set ------------------------------------------------------------------------
+
+    @property
+    def model(self) -> nn.Module:
+        """The model; assigning another one is a hot swap (`carried` lists what was kept)."""
+        return self._training.model
+
+    @model.setter
+    def model(self, value: nn.Module) -> None:
+        self._settings.set_model(value)
+
+    @property
+    def modes(self) -> str:
+        """The modes of the next step, such as ``"compile+bf16"``."""
+        return self._training.modes
+
+    @modes.setter
+    def modes(self, value: str) -> None:
+        self._settings.set_modes(value)
+
+    @property
+    def card(self) -> str | None:
+        """The simulated GPU for steps and validations, such as ``"8 GiB"``; None if there is none.
+
+        The hardware of this machine is used as usual; a request that such a GPU could not serve
+        raises ``torch.OutOfMemoryError`` where it is made. Set it to a name (``"RTX 4090"``), an
+        amount or a number of bytes, with the allocator's settings after a comma:
+        ``"8 GiB, expandable_segments:True"``.
+        """
+        card = self._training.card
+        return None if card is None else str(card.limit)
+
+    @card.setter
+    def card(self, value: str | int | None) -> None:
+        self._settings.set_card(value)
+
+    @property
+    def card_use(self) -> CardUse | None:
+        """Bytes allocated and reserved on the simulated GPU; None without one."""
+        card = self._training.card
+        return None if card is None else card.use()
+
+    @property
+    def batch_size(self) -> int | None:
+        """Number of samples in a batch of the training data; None if batches come ready-made.
+
+        Setting it divides the rest of the epoch into batches again: every sample is still seen once
+        per epoch, in the order that the seed gives, whatever the size. The step count continues.
+        The batch size of validation changes too if it was the same. The learning rate is not
+        changed.
+        """
+        return self._training.cursor.source.batch_size
+
+    @batch_size.setter
+    def batch_size(self, value: int) -> None:
+        self._settings.set_batch_size(value)
+
+    @property
+    def val_batch_size(self) -> int | None:
+        """Samples in a batch of validation data; None without any, or if they come ready-made."""
+        val = self._training.val
+        return None if val is None else val.batch_size
+
+    @val_batch_size.setter
+    def val_batch_size(self, value: int) -> None:
+        self._settings.set_val_batch_size(value)
+
+    @property
+    def learning_rate(self) -> float | None:
+        """The learning rate of the first parameter group that has one.
+
+        A new value applies from the next step on. Other groups keep their ratio to it, so those at
+        0 stay at 0, and the rest of a schedule is scaled by the same factor
+        (`workbench.experiment.recipe.learning_rate`); ``exp.scheduler = None`` ends the schedule.
+        """
+        return self._training.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value: float) -> None:
+        self._settings.set_learning_rate(value)
+
+    @property
+    def lr(self) -> float | None:
+        """Alias of `learning_rate`."""
+        return self.learning_rate
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        self.learning_rate = value
+
+    @property
+    def scheduler(self) -> object | None:
+        """The learning-rate scheduler, if any; setting None removes it and keeps the current rate.
+
+        Raises:
+            ValueError: it is set to anything other than None.
+        """
+        return self._training.schedule.scheduler
+
+    @scheduler.setter
+    def scheduler(self, value: None) -> None:
+        self._settings.set_scheduler(value)
+
+    @property
+    def epochs(self) -> int:
+        """Length of the next run, or of the one in progress, in epochs."""
+        return self._settings.epochs
+
+    @epochs.setter
+    def epochs(self, value: int) -> None:
+        self._settings.set_epochs(value)
+
+    def say(self, text: str) -> None:
+        """Show ``text`` in the status line: at the next step boundary, at once if nothing runs."""
+        self._settings.say(text)
+
+    # -- what is read -----------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """Name of the experiment and of its run directory."""
+        return self._training.name
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """The optimizer; a hot swap gives it the parameters of the new model."""
+        return self._training.optimizer
+
+    @property
+    def schedule(self) -> ScheduleState | None:
+        """The learning-rate schedule with its upcoming rates; None without a schedule.
+
+        The rates are computed between steps, a few at a time, as long as this attribute is queried.
+        """
+        return self._readings.schedule()
+
+    @property
+    def modeset(self) -> ModeSet:
+        """The modes of the next step, as objects."""
+        return self._training.modeset
+
+    @property
+    def device(self) -> torch.device:
+        """The device that it trains on."""
+        return self._training.device
+
+    @property
+    def seed(self) -> int:
+        """Seed of the run."""
+        return self._training.seed
+
+    @property
+    def scalars(self) -> ScalarLog:
+        """Every scalar logged so far."""
+        return self._training.scalars
+
+    @property
+    def timings(self) -> StepTimings:
+        """Seconds per step, by mode string."""
+        return self._training.timings
+
+    @property
+    def captures(self) -> CaptureStore:
+        """Graph and memory records that were captured."""
+        return self._training.captures
+
+    @property
+    def path(self) -> Path:
+        """The run directory."""
+        return self._folder.path
+
+    @property
+    def status(self) -> Status:
+        """Current status of the experiment."""
+        return self._training.board.status
+
+    @property
+    def message(self) -> str:
+        """Text of the status line."""
+        return self._training.board.message
+
+    @property
+    def notes(self) -> list[str]:
+        """What the user should know about this experiment, one sentence each."""
+        return self._training.board.notes
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why it stopped by itself; None if it did not."""
+        return self._training.board.failure
+
+    @property
+    def newer_model(self) -> NewerModel | None:
+        """After a failure: whether the code now builds another model, and what would swap it in.
+
+        This is the case if ``__init__`` was corrected and the cell of the class was run again:
+        `resume` uses new methods, but not a new ``__init__``, because the old one has already built
+        the model.
+        """
+        found = self._training.newer_model()
+        return None if found is None else found.told
+
+    @property
+    def markers(self) -> tuple[Marker, ...]:
+        """Changes of modes, learning rate and model, by step."""
+        return self._training.board.markers
+
+    @property
+    def carried(self) -> tuple[CarryRow, ...]:
+        """What happened to every parameter and buffer in the last hot swap."""
+        return self._training.carried
+
+    @property
+    def step_count(self) -> int:
+        """Number of steps done."""
+        return self._training.step_count
+
+    @property
+    def epoch(self) -> int:
+        """The epoch in progress, from 1; the last one when the run is over, 0 before any step."""
+        return self._runner.epoch
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps per epoch, without a last batch that the model refuses; 0 while unknown."""
+        return self._training.cursor.steps_per_epoch
+
+    @property
+    def total_steps(self) -> int:
+        """The step at which the current or next run ends; 0 while unknown."""
+        return self._readings.total_steps
+
+    @property
+    def samples_per_s(self) -> float | None:
+        """Throughput over the last seconds, in samples per second; None before it was measured."""
+        return self._training.measures.samples_per_s
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Remaining time in seconds at the present speed; None while unknown or not training."""
+        return self._readings.seconds_left
+
+    @property
+    def loss_name(self) -> str:
+        """Name of the loss, such as ``cross entropy``."""
+        return self._training.loss.name
+
+    @property
+    def best_accuracy(self) -> float | None:
+        """The best validation accuracy so far, in the range 0..1."""
+        return self._training.best_accuracy
+
+    @property
+    def started_at(self) -> float | None:
+        """Unix time of the last start, seconds."""
+        return self._training.board.started_at
 
     def facts(self) -> tuple[Fact, ...]:
         """Describe what will run, in a few labelled lines."""
-        if self._facts[0] is not self._training.guard:
-            self._facts = (self._training.guard, *model_facts(self._training))
-        return facts(self._training, *self._facts[1:])
+        return self._readings.facts()
+
+    def summary(self) -> str:
+        """Return a summary in a few lines of text."""
+        return self._readings.summary()
+
+    def __repr__(self) -> str:
+        return self.summary()
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        display = self._training.services.display
+        return display(self, **options) if display else {"text/plain": self.summary()}
+
+
+def _cannot_set(cls: type[Experiment], name: str) -> str:
+    """Explain why ``name`` cannot be set, and what can."""
+    given = inspect.signature(cls).parameters
+    can = [each for each in dir(cls) if getattr(getattr(cls, each), "fset", None) is not None]
+    valid = f"what can be set at any time is {', '.join(can)}"
+    if name in given:
+        made = f"Experiment(..., {name}=...)"
+        return f"{name} is given where an experiment is made, {made}, and stays; {valid}"
+    if hasattr(cls, name):
+        return f"{name} is there to be read; {valid}"
+    near = difflib.get_close_matches(name, [*can, *given], 1)
+    meant = f", did you mean {near[0]}?" if near else ""
+    return f"an experiment has no {name!r}{meant}; {valid}"
 
 
 def _collected(runner: weakref.ref[Runner], folder: Path) -> None:

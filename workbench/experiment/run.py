@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from workbench.trust import printable
 
 if TYPE_CHECKING:
-    from workbench.experiment.control import Control
+    from workbench.experiment.experiment import Experiment
     from workbench.experiment.loop.scalars import Metrics
 
 
@@ -19,7 +19,7 @@ class RunError(RuntimeError):
 class Run:
     """Handle that ``experiment.run()`` returns. It keeps its experiment alive."""
 
-    def __init__(self, experiment: Control) -> None:
+    def __init__(self, experiment: Experiment) -> None:
         self._experiment = experiment
 
     def pause(self) -> None:

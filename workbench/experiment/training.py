@@ -39,6 +39,7 @@ from workbench.experiment.recipe.schedules import Schedule
 from workbench.experiment.report.captures import CaptureStore
 from workbench.experiment.report.events import Captured, EpochDone, StepDone
 from workbench.experiment.report.status import Board
+from workbench.experiment.services import Services
 from workbench.experiment.state.rng import RandomState
 from workbench.experiment.state.thread_state import ThreadState
 from workbench.modes import ModeSet
@@ -65,6 +66,8 @@ if TYPE_CHECKING:
 class Training:
     """Model, data, optimizer and modes, and the position of the run in them."""
 
+    services = Services()
+    """What other packages provide to its experiment; a rank has none."""
     _validated: tuple[Any, Any] = (None, None)
     """Cursor position whose epoch was validated and is not over, and the result."""
     _early_batch: EarlyBatch | None = None

@@ -6,13 +6,12 @@ TensorBoard writer, a place in the hub, a panel as its display, and the first ca
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from workbench import experiment as _experiment
 from workbench.experiment import Experiment
-from workbench.experiment.failure import out_of_memory
-from workbench.experiment.runtime import remote
 from workbench.experiment.runtime.openmp import release_team
+from workbench.experiment.services import Services
 from workbench.panel import redefined_classes
 from workbench.panel.channel.hub import hub
 from workbench.panel.reruns import follow_cells
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from workbench.experiment.runtime.remote import Stretch
     from workbench.experiment.training import Training
 
-__all__ = ["Experiment"]
+__all__ = ["SERVICES", "Experiment"]
 
 
 def _stream_to_tensorboard(experiment: Experiment) -> None:
@@ -72,11 +71,17 @@ def _after_cell(_result: object = None) -> None:
     redefined_classes.look()
 
 
-def _pause_what_a_cell_left() -> None:
-    """Follow the cells of this notebook: running a cell again pauses what it had left training."""
+def _pause_what_its_cell_left(experiment: Experiment) -> None:
+    """Pause what the same cell of this notebook had left training when it ran before."""
+    cells = _cells()
+    if cells is not None:
+        cells.made(experiment)
+
+
+@cache
+def _cells() -> Any:
     here = shell()
-    if here is not None:
-        _experiment.assembly_hooks.append(follow_cells(here).made)
+    return None if here is None else follow_cells(here)
 
 
 def _display(experiment: Experiment, **options: Any) -> Any:
@@ -135,18 +140,21 @@ def _record_compilations(experiment: Experiment) -> None:
     watch(experiment)
 
 
-_experiment.assembly_hooks.extend(
-    [
+SERVICES = Services(
+    on_new=(
         _stream_to_tensorboard,
         _log_memory,
         _publish,
         _capture_first_step,
         _keep_compiled_insides,
         _record_compilations,
-    ]
+        _pause_what_its_cell_left,
+    ),
+    display=_display,
+    send=_elsewhere,
+    memory_tool=_memory_tool,
 )
-Experiment.displayer = staticmethod(_display)
-out_of_memory.register(_memory_tool)
-remote.register(_elsewhere)
+"""What every new experiment gets, unless others are provided."""
+
 _look_after_cells()
-_pause_what_a_cell_left()
+_cells()

@@ -23,7 +23,7 @@ from tests.equivalence.ranks.recipes import PLAIN, RankRecipe, is_possible
 from tests.equivalence.ranks.refusals import unclear
 from tests.equivalence.ranks.trace import Trace, difference
 from tests.fork_server import ForkServer
-from workbench.experiment.runtime import remote
+from workbench.experiment.services import Services, only
 from workbench.parallel.launch import launch
 from workbench.parallel.session.mirror import send
 
@@ -54,9 +54,8 @@ _send = functools.partial(send, companions=("tests.equivalence.ranks.barrier",))
 @contextmanager
 def ranks() -> Iterator[ForkServer]:
     """Experiments have their ranks from a fork server, in this process, while inside."""
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, only(Services(send=_send)):
         torch.set_num_threads(1)  # a kernel's threads are shared among its ranks
-        patch.setattr(remote, "_known", [_send])
         server = ForkServer(launch._environment(PLAIN.ranks))
         patch.setattr(launch, "start_group", server.start_group)
         try:
@@ -75,8 +74,7 @@ def ordinary_ranks() -> Iterator[Counted]:
             counted.started += 1
             super().__init__(*arguments, **options)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(remote, "_known", [send])
+    with pytest.MonkeyPatch.context() as patch, only(Services(send=send)):
         patch.setattr("workbench.parallel.session.session.Workers", Counting)
         yield counted
 

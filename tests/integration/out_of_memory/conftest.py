@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from workbench.experiment.failure import out_of_memory
+from workbench.experiment.services import Services, only
 from workbench.memory.cards import remedies
 from workbench.memory.cards.out_of_memory import OutOfMemoryTool
 
@@ -15,7 +15,5 @@ from workbench.memory.cards.out_of_memory import OutOfMemoryTool
 def _tool(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """On a busy machine everything is tried all the same."""
     monkeypatch.setattr(remedies, "BUDGET_S", 120.0)
-    before = list(out_of_memory._tools)
-    out_of_memory.register(OutOfMemoryTool)
-    yield
-    out_of_memory._tools[:] = before
+    with only(Services(memory_tool=OutOfMemoryTool)):
+        yield

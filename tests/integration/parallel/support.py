@@ -14,11 +14,9 @@ from torch.utils.data import Dataset
 from tests.waiting import wait_until
 from workbench.experiment import Experiment, Run
 from workbench.experiment.loop.stop_condition import Plan
-from workbench.experiment.runtime import remote
 from workbench.modes.layout.layout import Layout
 from workbench.parallel.exchange.files import Folder, Job
 from workbench.parallel.exchange.stream import Message
-from workbench.parallel.session.mirror import send
 from workbench.parallel.session.session import Away
 from workbench.parallel.transfer.checkpoint import save
 from workbench.parallel.transfer.job_pickle import pack
@@ -26,8 +24,6 @@ from workbench.parallel.transfer.object_state import ObjectState
 
 DEADLINE_S = 120.0
 SAMPLES, CLASSES = 203, 5  # 203 in batches of 16: the last one has 11, which two ranks cannot halve
-
-remote.register(send)
 
 
 class Block(nn.Module):

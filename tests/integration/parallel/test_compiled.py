@@ -13,10 +13,9 @@ from torch import nn
 import workbench as wb
 from tests.integration.parallel.support import Net, made
 from tests.waiting import wait_until
-from workbench.experiment.runtime import remote
+from workbench.experiment.services import Services, only
 from workbench.panel import assembly
 from workbench.panel.channel.mode_switch import states_of
-from workbench.parallel.session.mirror import send
 
 
 class Scaled(nn.Module):
@@ -40,9 +39,8 @@ class Breaking(Net):
 
 @pytest.fixture(autouse=True)
 def _as_in_a_notebook() -> Iterator[None]:
-    remote.register(assembly._elsewhere)
-    yield
-    remote.register(send)
+    with only(Services(send=assembly._elsewhere)):
+        yield
 
 
 @pytest.mark.parametrize("layout", ["fsdp:2", "ddp:2"])

@@ -95,8 +95,7 @@ def test_a_block_in_which_nothing_is_compiled_in_a_process_that_never_did() -> N
 
 
 @needs_toolchain
-def test_an_experiment_that_nobody_listened_to(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("workbench.experiment.experiment.assembly_hooks", [])
+def test_an_experiment_that_nobody_listened_to(tmp_path: Path) -> None:
     data = torch.randn(16, 4), torch.arange(16) % 7
     exp = Experiment(
         three_blocks(), data, batch_size=8, runs=tmp_path, device="cpu", modes="compile"

@@ -174,12 +174,12 @@ def test_what_is_detached_logs_nothing_more(
 def test_on_a_played_card_it_is_the_simulated_allocators(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from workbench.experiment.failure import out_of_memory
+    from workbench.experiment.services import Services, only
     from workbench.memory.cards.out_of_memory import OutOfMemoryTool
 
     monkeypatch.setattr(measures, "EVERY", 1)
-    monkeypatch.setattr(out_of_memory, "_tools", [OutOfMemoryTool])
-    exp = experiment(tmp_path)
+    with only(Services(memory_tool=OutOfMemoryTool)):
+        exp = experiment(tmp_path)
     memory.attach(exp)
     exp.card = "1 GiB"
     run = exp.run(steps=4, wait=True)

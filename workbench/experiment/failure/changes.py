@@ -10,8 +10,10 @@ from workbench.experiment.failure.out_of_memory import play
 from workbench.modes import ModeSet
 
 if TYPE_CHECKING:
+    import torch
+
+    from workbench.experiment.settings import Settings
     from workbench.experiment.training import Training
-    from workbench.experiment.views import Delegates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,21 +47,25 @@ class Change:
             lines.append(f'    group["foreach"] = {self.foreach}')
         return "\n".join(lines)
 
-    def make(self, experiment: Delegates) -> None:
-        """Apply the change, as `code` does.
+    def make(self, settings: Settings, optimizer: torch.optim.Optimizer) -> None:
+        """Apply the change to an experiment, as `code` does.
+
+        Args:
+            settings: those of the experiment.
+            optimizer: its optimizer.
 
         Raises:
             ValueError: it can no longer be applied: the model or the data has changed.
         """
         if self.card is not None:
-            experiment.card = self.card
+            settings.set_card(self.card)
         if self.modes is not None:
-            experiment.modes = self.modes
+            settings.set_modes(self.modes)
         if self.batch_size is not None:
-            experiment.batch_size = self.batch_size
+            settings.set_batch_size(self.batch_size)
         if self.val_batch_size is not None:
-            experiment.val_batch_size = self.val_batch_size
-        self._set_foreach(experiment.optimizer.param_groups)
+            settings.set_val_batch_size(self.val_batch_size)
+        self._set_foreach(optimizer.param_groups)
 
     def try_on(self, training: Training) -> None:
         """Apply the change without reporting it; inside `guard.undone` it is reverted.

@@ -1,11 +1,11 @@
 """Running out of memory: the run survives, and the cause is investigated.
 
-An experiment knows nothing of recordings, allocators or remedies; `workbench.memory` does, and
-`workbench.panel.assembly` registers its tool here. The tool has two tasks. It *simulates a GPU*:
-steps and validations run inside it, and a request that such a GPU could not serve raises
-``torch.OutOfMemoryError`` where it was made. And if that is raised in a run, by a simulated GPU or
-by CUDA itself, the tool returns the memory record of the failed step, and then tries what would
-help.
+An experiment knows nothing of recordings, allocators or remedies; `workbench.memory` does, and its
+tool is one of the experiment's `workbench.experiment.services`. The tool has two tasks. It
+*simulates a GPU*: steps and validations run inside it, and a request that such a GPU could not
+serve raises ``torch.OutOfMemoryError`` where it was made. And if that is raised in a run, by a
+simulated GPU or by CUDA itself, the tool returns the memory record of the failed step, and then
+tries what would help.
 
 The failure is reported as soon as the record exists; remedies are tried after that, on a thread of
 the runner's, until the user runs, resumes or stops (`remedied`).
@@ -132,29 +132,21 @@ class MemoryTool(Protocol):
         ...
 
 
-_tools: list[Callable[[], MemoryTool]] = []
-
-
-def register(make: Callable[[], MemoryTool]) -> None:
-    """Have memory handled by what ``make`` returns; it is called when it is first needed."""
-    _tools[:] = [make]
-
-
-def tool() -> MemoryTool | None:
-    """Return the tool that was registered."""
-    return _tools[0]() if _tools else None
+def _tool_of(training: Training) -> MemoryTool | None:
+    make = training.services.memory_tool
+    return None if make is None else make()
 
 
 def play(training: Training, limit: CardLimit | None) -> None:
     """Run steps on the GPU of ``limit`` from the next one on, or on the actual hardware.
 
     Raises:
-        RuntimeError: nothing that can simulate a GPU is registered.
+        RuntimeError: nothing that can simulate a GPU is provided.
     """
     if limit is None:
         training.card = None
         return
-    known = tool()
+    known = _tool_of(training)
     if known is None:
         raise RuntimeError("nothing here plays cards: make the experiment with wb.Experiment")
     training.card = known.play(training, limit)
@@ -182,7 +174,7 @@ def survive(training: Training, error: torch.OutOfMemoryError, failure: Failure)
     Returns:
         ``failure``, which says what was requested and names the record.
     """
-    known = tool()
+    known = _tool_of(training)
     found = None if known is None else _quietly(lambda: known.explain(training, error))
     training.failed_under = conditions(training)
     let_go_of(error)
@@ -206,7 +198,7 @@ def remedied(training: Training, failure: Failure, trials: Trials) -> Failure:
     Returns:
         ``failure`` with the best of the remedies.
     """
-    known = tool()
+    known = _tool_of(training)
     if known is None or not failure.capture:
         return failure
     record = training.captures.get(failure.capture)

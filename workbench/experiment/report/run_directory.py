@@ -163,6 +163,11 @@ class RunFile:
         self._written_at: float | None = None
         self._said: tuple[Any, ...] = ()
 
+    @property
+    def folder(self) -> Path:
+        """The run directory."""
+        return self._folder.path
+
     def update(self, runner: Runner) -> None:
         """Write it if its content has changed; a disk that refuses is reported to the user once."""
         training, now = runner.training, time.monotonic()

@@ -1,7 +1,7 @@
 """Steps that are computed outside of this process, as the runner sees them.
 
-An experiment knows nothing of ranks; `workbench.parallel` does, and `workbench.panel.assembly`
-registers it here. Under a mode that has steps computed in other processes
+An experiment knows nothing of ranks; `workbench.parallel` does, and is one of the experiment's
+`workbench.experiment.services`. Under a mode that has steps computed in other processes
 (`workbench.modes.layout.mode`) the runner sends its training there and follows it: position,
 scalars and learning rate are updated as they are reported, weights and moments are returned at the
 end of the parallel session. A session ends with the run, and whenever something is requested that
@@ -84,27 +84,19 @@ class Elsewhere(Protocol):
         ...
 
 
-_known: list[Elsewhere] = []
-
-
-def register(elsewhere: Elsewhere) -> None:
-    """Have steps of parallel modes computed by ``elsewhere``."""
-    _known[:] = [elsewhere]
-
-
 def send(training: Training, plan: Plan, folder: Path) -> Stretch:
-    """Have the next steps computed by what was registered.
+    """Have the next steps computed by what is provided for it.
 
     Raises:
-        RuntimeError: nothing was registered.
+        RuntimeError: nothing is provided.
         Exception: ``training`` cannot be sent.
     """
-    if not _known:
+    if training.services.send is None:
         raise RuntimeError(
             f"nothing here computes steps under {training.modes}: make the experiment with "
             "wb.Experiment"
         )
-    return _known[0](training, plan, folder)
+    return training.services.send(training, plan, folder)
 
 
 def follow(stretch: Stretch, plan: Plan, wanted: Callable[[], bool]) -> None:

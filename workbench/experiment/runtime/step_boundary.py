@@ -122,7 +122,7 @@ def refuse_if_closed(experiment: Experiment) -> None:
     Raises:
         RuntimeError: it is closed.
     """
-    experiment._refuse_if_closed()  # pyright: ignore[reportPrivateUsage] - the same package
+    experiment._settings.refuse_if_closed()  # pyright: ignore[reportPrivateUsage] - same package
 
 
 def _done(training: Training, work: Callable[[NextStep], T]) -> T:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class OutOfMemoryTool:
-    """Registered by `workbench.panel.assembly`."""
+    """The tool of `workbench.experiment.services.Services`."""
 
     def play(self, training: Training, limit: CardLimit) -> PlayedCard:
         """Simulate a GPU from the next step on."""

@@ -86,7 +86,9 @@ class AtTwoGroups:
         training = self.exp._training
         training.optimizer = self.optimizer
         training.schedule = type(training.schedule)(("step", self.scheduler), self.optimizer)
-        self.exp._forecast = ScheduleForecast(training, lambda: (STEPS, STEPS // 4, STEPS))
+        self.exp._readings._forecast = ScheduleForecast(
+            training, lambda: (STEPS, STEPS // 4, STEPS)
+        )
 
     def step(self, count: int) -> None:
         """As training does."""

@@ -6,13 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from workbench.experiment.failure import out_of_memory
+from workbench.experiment.services import Services, only
 from workbench.memory.cards.out_of_memory import OutOfMemoryTool
 
 
 @pytest.fixture(autouse=True)
 def _tool() -> Iterator[None]:
-    before = list(out_of_memory._tools)
-    out_of_memory.register(OutOfMemoryTool)
-    yield
-    out_of_memory._tools[:] = before
+    with only(Services(memory_tool=OutOfMemoryTool)):
+        yield

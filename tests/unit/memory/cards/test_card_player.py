@@ -19,8 +19,8 @@ from workbench.allocator.replay.restored_state import restore
 from workbench.allocator.replay.start_state import StartState
 from workbench.allocator.simulator.simulator import CachingAllocator
 from workbench.experiment import Experiment
-from workbench.experiment.failure import out_of_memory
 from workbench.experiment.loop.probe import StepProbe
+from workbench.experiment.services import Services, only
 from workbench.graph import GraphProbe
 from workbench.memory import MemoryProbe
 from workbench.memory.cards.card_player import PlayedCard
@@ -304,8 +304,8 @@ def test_a_card_smaller_than_the_model_is_refused(tmp_path: Path) -> None:
 
 
 def test_without_a_tool_nothing_is_played(tmp_path: Path) -> None:
-    out_of_memory._tools.clear()
-    exp = experiment(tmp_path)
+    with only(Services()):
+        exp = experiment(tmp_path)
     with pytest.raises(RuntimeError, match=r"wb\.Experiment"):
         exp.card = "8 GiB"
     exp.close()

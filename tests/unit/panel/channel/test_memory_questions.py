@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from workbench.experiment import Experiment, assembly_hooks
+from workbench.experiment import Experiment
+from workbench.experiment.services import Services, only
 from workbench.memory import MemoryProbe
 from workbench.panel.channel import background_work, memory_questions
 from workbench.panel.channel.commands import CommandError
@@ -24,12 +25,11 @@ UNKNOWN = GROWTHS.index("unknown")
 @pytest.fixture
 def exp(tmp_path: Path):
     """A bare one: questions are the only thing that is asked of it."""
-    hooks, assembly_hooks[:] = list(assembly_hooks), []
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 10))
     data = torch.randn(40, 16), torch.arange(40) % 10
-    found = Experiment(model, data, batch_size=16, runs=tmp_path)
-    assembly_hooks[:] = hooks
+    with only(Services()):
+        found = Experiment(model, data, batch_size=16, runs=tmp_path)
     found.run(steps=1, wait=True)
     yield found
     found.close()
@@ -93,12 +93,11 @@ class Gated(nn.Module):
 
 def assembled(folder: Path) -> Experiment:
     """One with nothing but itself to hold on to."""
-    hooks, assembly_hooks[:] = list(assembly_hooks), []
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(16, 64), Gated(), nn.Linear(64, 10))
     data = torch.randn(40, 16), torch.arange(40) % 10
-    found = Experiment(model, data, batch_size=16, runs=folder)
-    assembly_hooks[:] = hooks
+    with only(Services()):
+        found = Experiment(model, data, batch_size=16, runs=folder)
     found.run(steps=1, wait=True)
     return found
 

@@ -20,8 +20,8 @@ from tests.unit.experiment.plain_loop import (
     seeded,
 )
 from workbench.experiment import Experiment
-from workbench.experiment.failure import out_of_memory
 from workbench.experiment.report.events import Event, ScheduleRemoved, StepDone
+from workbench.experiment.services import Services, only
 from workbench.memory import MemoryProbe, memory
 from workbench.memory.cards.out_of_memory import OutOfMemoryTool
 
@@ -60,8 +60,8 @@ ASKED: dict[str, Callable[[Experiment], Any]] = {
 def test_a_closed_experiment_refuses_whatever_is_asked_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, status: str
 ) -> None:
-    monkeypatch.setattr(out_of_memory, "_tools", [OutOfMemoryTool])
-    exp = experiment(tmp_path)
+    with only(Services(memory_tool=OutOfMemoryTool)):
+        exp = experiment(tmp_path)
     if status == "finished":
         exp.run(wait=True)
     exp.close()

@@ -7,8 +7,6 @@ before it.
 
 from __future__ import annotations
 
-import difflib
-import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -17,9 +15,10 @@ from torch import nn
 
 from workbench.allocator.memory_limit import CardLimit
 from workbench.experiment.data.sources import DataError
-from workbench.experiment.failure.out_of_memory import CardUse, play, refuse_what_cannot_begin
+from workbench.experiment.failure.out_of_memory import play, refuse_what_cannot_begin
 from workbench.experiment.loop.first_step import describe_idle, describe_switch
 from workbench.experiment.loop.local_steps import HomeSteps
+from workbench.experiment.loop.stop_condition import Plan
 from workbench.experiment.recipe.arguments import check_model, positive, uncompiled, whole
 from workbench.experiment.recipe.hot_swap import refusal, swap
 from workbench.experiment.recipe.hot_swap_report import left_behind
@@ -47,109 +46,82 @@ if TYPE_CHECKING:
 
 
 class Settings:
-    """Attributes that can be set at any time.
+    """What can be set of a training that ``runner`` advances, and the length of its next run.
+
+    Every method checks its argument, in the calling thread, and submits the change.
 
     Raises:
-        AttributeError: the attribute cannot be set; an assignment without effect is not accepted.
         RuntimeError: the experiment is closed.
+        TypeError, ValueError: the argument cannot be used; the message says why.
     """
 
-    _training: Training
-    _runner: Runner
-    _epochs: int
-    _closed: bool
-    _is_made = False
-    """Whether the experiment is fully constructed; from then on `__setattr__` checks names."""
+    def __init__(self, training: Training, runner: Runner, epochs: int) -> None:
+        self._training = training
+        self._runner = runner
+        self.closed = False
+        """Whether the experiment is closed: nothing can be set any more."""
+        self.epochs = epochs
+        """Length of the next run, or of the one in progress, in epochs."""
 
-    def __setattr__(self, name: str, value: object) -> None:
-        if self._is_made and not name.startswith("_") and name not in self.__dict__:
-            found = getattr(type(self), name, None)
-            if found is None or (isinstance(found, property) and found.fset is None):
-                raise AttributeError(self._cannot_set(name))
-        super().__setattr__(name, value)
+    def submit(self, command: Callable[[], object], *, light: bool = False) -> None:
+        """Have ``command`` called at the next step boundary; at once if nothing runs.
 
-    def _cannot_set(self, name: str) -> str:
-        """Explain why ``name`` cannot be set, and what can."""
-        cls = type(self)
-        given = inspect.signature(cls).parameters
-        can = [each for each in dir(cls) if getattr(getattr(cls, each), "fset", None) is not None]
-        valid = f"what can be set at any time is {', '.join(can)}"
-        if name in given:
-            made = f"Experiment(..., {name}=...)"
-            return f"{name} is given where an experiment is made, {made}, and stays; {valid}"
-        if hasattr(cls, name):
-            return f"{name} is there to be read; {valid}"
-        near = difflib.get_close_matches(name, [*can, *given], 1)
-        meant = f", did you mean {near[0]}?" if near else ""
-        return f"an experiment has no {name!r}{meant}; {valid}"
+        Args:
+            command: a function without arguments.
+            light: whether it touches neither model nor data (`Runner.submit`).
+        """
+        self.refuse_if_closed()
+        self._runner.submit(command, light=light)
 
-    @property
-    def model(self) -> nn.Module:
-        """The model; assigning another one is a hot swap (`carried` lists what was kept)."""
-        return self._training.model
+    def refuse_if_closed(self) -> None:
+        """Raise a `RuntimeError` if the experiment is closed."""
+        if self.closed:
+            raise RuntimeError(
+                f"{self._training.name} is closed; make a new Experiment to train its model on"
+            )
 
-    @model.setter
-    def model(self, value: nn.Module) -> None:
-        self._refuse_if_closed()
+    def next_plan(self, steps: int | None = None) -> Plan:
+        """Return the plan of a run from here, of ``steps`` steps or else of `epochs`."""
+        if steps is not None:
+            return Plan(until_step=self._training.step_count + whole(steps, "steps"))
+        begun = self._training.cursor.epoch
+        return Plan(until_epoch=begun + self.epochs, from_epoch=begun)
+
+    def planned_length(self) -> tuple[int, int, int]:
+        """`Plan.length` of the run in progress, or else of the next one."""
+        is_over = self._training.board.status in ("idle", "finished", "stopped")
+        plan = self.next_plan() if is_over else self._runner.plan
+        return plan.length(self._training)
+
+    def set_model(self, value: nn.Module) -> None:
+        """Swap the model for ``value``."""
+        self.refuse_if_closed()
+        training = self._training
         model = check_model(uncompiled(value))
-        refused = self._training.modeset.refusal(model)
+        refused = training.modeset.refusal(model)
         if refused:
             raise ValueError(f"{refused}; change exp.modes first")
-        if model is not self.model and (refused := refusal(self._training.optimizer, self.model)):
+        if model is not training.model and (refused := refusal(training.optimizer, training.model)):
             raise ValueError(refused)
-        self._submit(lambda: set_model(self._training, model))
+        self.submit(lambda: set_model(training, model))
 
-    @property
-    def modes(self) -> str:
-        """The modes of the next step, such as ``"compile+bf16"``."""
-        return self._training.modes
+    def set_modes(self, value: str) -> None:
+        """Switch to the modes of a mode string."""
+        self.refuse_if_closed()
+        modeset = find_modes(value, self._training.device, self._training.model)
+        self.submit(lambda: set_modes(self._training, modeset))
 
-    @modes.setter
-    def modes(self, value: str) -> None:
-        self._refuse_if_closed()
-        modeset = find_modes(value, self._training.device, self.model)
-        self._submit(lambda: set_modes(self._training, modeset))
-
-    @property
-    def card(self) -> str | None:
-        """The simulated GPU for steps and validations, such as ``"8 GiB"``; None if there is none.
-
-        The hardware of this machine is used as usual; a request that such a GPU could not serve
-        raises ``torch.OutOfMemoryError`` where it is made. Set it to a name (``"RTX 4090"``), an
-        amount or a number of bytes, with the allocator's settings after a comma:
-        ``"8 GiB, expandable_segments:True"``.
-        """
-        card = self._training.card
-        return None if card is None else str(card.limit)
-
-    @card.setter
-    def card(self, value: str | int | None) -> None:
-        self._refuse_if_closed()
+    def set_card(self, value: str | int | None) -> None:
+        """Simulate the GPU that ``value`` describes; None for the hardware itself."""
+        self.refuse_if_closed()
         limit = None if value is None else CardLimit.parse(value)
         if limit is not None:
             refuse_what_cannot_begin(self._training, limit)
-        self._submit(lambda: set_card(self._training, limit))
+        self.submit(lambda: set_card(self._training, limit))
 
-    @property
-    def card_use(self) -> CardUse | None:
-        """Bytes allocated and reserved on the simulated GPU; None without one."""
-        card = self._training.card
-        return None if card is None else card.use()
-
-    @property
-    def batch_size(self) -> int | None:
-        """Number of samples in a batch of the training data; None if batches come ready-made.
-
-        Setting it divides the rest of the epoch into batches again: every sample is still seen once
-        per epoch, in the order that the seed gives, whatever the size. The step count continues.
-        The batch size of validation changes too if it was the same. The learning rate is not
-        changed.
-        """
-        return self._training.cursor.source.batch_size
-
-    @batch_size.setter
-    def batch_size(self, value: int) -> None:
-        self._refuse_if_closed()
+    def set_batch_size(self, value: int) -> None:
+        """Divide the training data into batches of ``value`` samples, and validation with it."""
+        self.refuse_if_closed()
         size = whole(value, "batch_size")
         train, val = self._training.cursor.source, self._training.val
         resized, also = train.with_batch_size(size), None
@@ -159,98 +131,47 @@ class Settings:
             except DataError:
                 if val.batch_size == train.batch_size:
                     raise  # else it does not follow
-        self._submit(lambda: set_batches(self._training, resized, also))
+        self.submit(lambda: set_batches(self._training, resized, also))
 
-    @property
-    def val_batch_size(self) -> int | None:
-        """Samples in a batch of validation data; None without any, or if they come ready-made."""
-        val = self._training.val
-        return None if val is None else val.batch_size
-
-    @val_batch_size.setter
-    def val_batch_size(self, value: int) -> None:
-        self._refuse_if_closed()
+    def set_val_batch_size(self, value: int) -> None:
+        """Divide the validation data into batches of ``value`` samples."""
+        self.refuse_if_closed()
         size, val = whole(value, "val_batch_size"), self._training.val
         if val is None:
             raise ValueError("there is no validation data whose batch size could be set")
         resized = val.with_batch_size(size)
-        self._submit(lambda: set_validation(self._training, resized))
+        self.submit(lambda: set_validation(self._training, resized))
 
-    @property
-    def learning_rate(self) -> float | None:
-        """The learning rate of the first parameter group that has one.
-
-        A new value applies from the next step on. Other groups keep their ratio to it, so those at
-        0 stay at 0, and the rest of a schedule is scaled by the same factor
-        (`workbench.experiment.recipe.learning_rate`); ``exp.scheduler = None`` ends the schedule.
-        """
-        return self._training.learning_rate
-
-    @learning_rate.setter
-    def learning_rate(self, value: float) -> None:
-        self._refuse_if_closed()
+    def set_learning_rate(self, value: float) -> None:
+        """Set the learning rate, and scale the rest of a schedule with it."""
+        self.refuse_if_closed()
         rate = positive(value, "learning_rate")
-        self._submit(lambda: set_learning_rate(self._training, rate), light=True)
+        self.submit(lambda: set_learning_rate(self._training, rate), light=True)
 
-    @property
-    def lr(self) -> float | None:
-        """Alias of `learning_rate`."""
-        return self.learning_rate
-
-    @lr.setter
-    def lr(self, value: float) -> None:
-        self.learning_rate = value
-
-    @property
-    def scheduler(self) -> object | None:
-        """The learning-rate scheduler, if any; setting None removes it and keeps the current rate.
-
-        Raises:
-            ValueError: it is set to anything other than None.
-        """
-        return self._training.schedule.scheduler
-
-    @scheduler.setter
-    def scheduler(self, value: None) -> None:
-        self._refuse_if_closed()
+    def set_scheduler(self, value: None) -> None:
+        """Remove the scheduler; nothing but None is valid."""
+        self.refuse_if_closed()
         if value is not None:
             raise ValueError(
                 f"exp.scheduler is set to a {type(value).__name__}; valid is None, which keeps the "
                 "learning rate as it is now. A schedule is given where the experiment is made: "
                 "wb.Experiment(..., scheduler=...)"
             )
-        self._submit(lambda: remove_schedule(self._training), light=True)
+        self.submit(lambda: remove_schedule(self._training), light=True)
 
-    @property
-    def epochs(self) -> int:
-        """Length of the next run, or of the one in progress, in epochs."""
-        return self._epochs
-
-    @epochs.setter
-    def epochs(self, value: int) -> None:
-        self._refuse_if_closed()
-        self._epochs = epochs = whole(value, "epochs")
+    def set_epochs(self, value: int) -> None:
+        """Set the length of the next run, or of the one in progress."""
+        self.refuse_if_closed()
+        self.epochs = epochs = whole(value, "epochs")
         if self._training.board.status not in ("idle", "finished", "stopped"):
-            self._submit(
+            self.submit(
                 lambda: self._runner.plan.set_epochs(epochs, self._training.cursor.epoch),
                 light=True,
             )
 
     def say(self, text: str) -> None:
-        """Show ``text`` in the status line: at the next step boundary, at once if nothing runs."""
-        self._submit(lambda: _say(self._training, text), light=True)
-
-    # -- inside -----------------------------------------------------------------------------
-
-    def _submit(self, command: Callable[[], object], *, light: bool = False) -> None:
-        self._refuse_if_closed()
-        self._runner.submit(command, light=light)
-
-    def _refuse_if_closed(self) -> None:
-        if self._closed:
-            raise RuntimeError(
-                f"{self._training.name} is closed; make a new Experiment to train its model on"
-            )
+        """Show ``text`` in the status line."""
+        self.submit(lambda: _say(self._training, text), light=True)
 
 
 def set_modes(training: Training, modeset: ModeSet) -> None:
