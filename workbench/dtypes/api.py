@@ -15,6 +15,7 @@ from workbench.dtypes.view import DtypeView
 from workbench.experiment import Experiment
 from workbench.records.dtypes import DtypeRecord
 from workbench.records.file import record_at
+from workbench.torch_private.self_check import notes_of
 
 
 class DtypeRecording(DtypeView):
@@ -34,6 +35,7 @@ class DtypeRecording(DtypeView):
     def __enter__(self) -> Self:
         if self._entered or self._recorder is None:
             raise RuntimeError("these types are recorded already; call wb.dtypes() again")
+        notes_of("types")
         self._entered = True
         self._recorder.__enter__()
         return self

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from workbench.dtypes.record_builder import About, build_record
 from workbench.dtypes.recorder import BACKWARD, FORWARD, UPDATE, Recorder
 from workbench.experiment.loop.probe import StepContext, StepProbe
+from workbench.torch_private.self_check import notes_of, self_check
 
 if TYPE_CHECKING:
     import torch
@@ -29,8 +30,17 @@ class DtypeProbe(StepProbe):
         self._recorder: Recorder | None = None
         self._entered = False
 
+    def notes(self) -> tuple[str, ...]:
+        """What this torch lacks or does otherwise."""
+        return tuple(problem.sentence for problem in self_check("types"))
+
     def before_step(self, context: StepContext) -> None:
-        """Learn the model's paths."""
+        """Learn the model's paths.
+
+        Raises:
+            MissingInTorchError: no types can be recorded with this torch.
+        """
+        notes_of("types")
         self._context = context
         self._recorder = Recorder(context.model)
 

@@ -14,6 +14,7 @@ import torch
 from workbench.dtypes.operation_types import UNKNOWN, Types
 from workbench.dtypes.recorder import BACKWARD, FORWARD, Key, Recorder, Sums
 from workbench.records.dtypes import DTYPE_KINDS, DtypeRecord
+from workbench.torch_private.self_check import notes_of
 
 COMPILED_REGION = "compiled region"
 COMPILED = (
@@ -95,7 +96,7 @@ def _compiled_rows(recorder: Recorder) -> list[tuple[Key, Sums]]:
 
 
 def _notes(recorder: Recorder) -> list[str]:
-    notes = [COMPILED] if recorder.compiled() else []
+    notes = [*notes_of("types"), *([COMPILED] if recorder.compiled() else [])]
     if recorder.uncounted:
         names = ", ".join(sorted(recorder.uncounted))
         notes.append(

@@ -47,6 +47,7 @@ from workbench.modes.effects.step_times import StepTimings
 from workbench.modes.precision.mode import Precision
 from workbench.processes import computing
 from workbench.records import CarryRow
+from workbench.torch_private.self_check import notes_of
 from workbench.trust import error_message
 
 _MORE_ATTEMPTS = 4
@@ -331,6 +332,8 @@ class Training:
         self.guard.look_again()
         self.look_at_settings()
         self.measures.restart()
+        for note in notes_of("training"):
+            self.note(note)
 
     def end(self) -> None:
         """After the last step of a series: save the random state."""

@@ -11,12 +11,10 @@ from torch import nn
 
 from workbench.experiment import Experiment
 from workbench.gradient_flow.log import flow_source
-from workbench.graph.backward.gradient_watch import GradientWatch
-from workbench.graph.backward.nonfinite_forward import with_forward_trail
 from workbench.graph.capture.caller_variables import caller_variables, held_tensors, models_of
 from workbench.graph.capture.compiled_regions import watch_compiler
-from workbench.graph.capture.record_builder import Origin, build_record, with_notes
-from workbench.graph.core.batch_size import held_batch_size
+from workbench.graph.capture.record_builder import Origin
+from workbench.graph.capture_graph import capture_graph
 from workbench.graph.core.walk import walk
 from workbench.graph.diff.view import GraphDiffView
 from workbench.graph.forward.loss_scale import held_scalers, scale_notes, unscaled
@@ -25,6 +23,7 @@ from workbench.graph.view import GraphView
 from workbench.graph.with_block import TracedGraph, trace_of
 from workbench.records import GradientFlow, GraphDiff, GraphRecord, RecordError
 from workbench.records.file import check_size, named_file, read_record_file
+from workbench.torch_private.self_check import notes_of
 
 
 @overload
@@ -63,6 +62,7 @@ def graph(
         TypeError: the target is none of these.
         FileNotFoundError: there is no file at the path.
         RecordError: the file contains no graph record.
+        MissingInTorchError: this torch lacks a private name without which no graph can be captured.
     """
     watch_compiler()
     given: Any = model  # notebooks are not type-checked
@@ -96,6 +96,7 @@ def _flow_of(target: object) -> Callable[[], GradientFlow] | None:
 
 
 def _of_loss(loss: torch.Tensor, model: nn.Module | None, *, gradients: bool) -> GraphView:
+    notes_of("graphs")
     variables = caller_variables()
     scalers = held_scalers(variables)
     root, loss, scale = unscaled(loss, (), scalers)
@@ -109,14 +110,11 @@ def _of_loss(loss: torch.Tensor, model: nn.Module | None, *, gradients: bool) ->
         models = models_of(live, variables)
     inputs, leaves = held_tensors(variables)
     origin = Origin(models, traced.result if traced is not None else None, inputs, leaves)
-    record = build_record(loss, origin, graph=live)
-    if scale is None:
-        record = with_notes(record, *scale_notes(live))
-    num_samples = held_batch_size(record)
-    record = with_forward_trail(record, live, loss, num_samples)
-    if not gradients:
-        return GraphView(record)
-    return GraphView(record, GradientWatch(live, num_samples, scale=scale, scalers=scalers))
+    notes = scale_notes(live) if scale is None else ()
+    captured = capture_graph(
+        loss, live, origin, gradients=gradients, scale=scale, scalers=scalers, notes=notes
+    )
+    return GraphView(*captured)
 
 
 def open_file(path: str | Path) -> GraphRecord:

@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING, ClassVar
 
 from workbench.experiment.loop.probe import StepContext, StepProbe
 from workbench.graph.backward.complete_record import with_gradients
-from workbench.graph.backward.gradient_watch import GradientWatch
-from workbench.graph.backward.nonfinite_forward import with_forward_trail
 from workbench.graph.capture.compiled_regions import watch_compiler
-from workbench.graph.capture.record_builder import Origin, build_record
+from workbench.graph.capture.record_builder import Origin
+from workbench.graph.capture_graph import capture_graph
 from workbench.graph.core.batch_size import batch_size
 from workbench.graph.core.graph_root import root_of
 from workbench.graph.core.model_names import weak_storages
 from workbench.graph.core.walk import walk
 from workbench.graph.forward.forward_trace import Trace
+from workbench.torch_private.self_check import notes_of, self_check
 
 if TYPE_CHECKING:
     import torch
 
+    from workbench.graph.backward.gradient_watch import GradientWatch
     from workbench.records import GraphRecord
 
 
@@ -43,8 +44,17 @@ class GraphProbe(StepProbe):
         self._record: GraphRecord | None = None
         self._watch: GradientWatch | None = None
 
+    def notes(self) -> tuple[str, ...]:
+        """What this torch lacks or does otherwise."""
+        return tuple(problem.sentence for problem in self_check("graphs"))
+
     def before_step(self, context: StepContext) -> None:
-        """Remember the step that runs."""
+        """Remember the step that runs.
+
+        Raises:
+            MissingInTorchError: no graph can be captured with this torch.
+        """
+        notes_of("graphs")
         self._context = context
 
     def before_forward(self) -> None:
@@ -69,12 +79,13 @@ class GraphProbe(StepProbe):
             experiment=context.name,
             step=context.step,
         )
-        graph = walk(root_of(loss))
-        rows = batch_size(context.batch)
-        record = build_record(loss, origin, graph=graph)
-        self._record = with_forward_trail(record, graph, loss, rows)
-        if self._gradients:
-            self._watch = GradientWatch(graph, rows)
+        self._record, self._watch = capture_graph(
+            loss,
+            walk(root_of(loss)),
+            origin,
+            gradients=self._gradients,
+            num_samples=batch_size(context.batch),
+        )
 
     def finish(self) -> GraphRecord:
         """Return the record; nothing else of the step is kept.

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from workbench.graph.backward.gradient_watch import GradientWatch
-from workbench.graph.backward.nonfinite_forward import with_forward_trail
 from workbench.graph.capture.caller_variables import caller_variables, held_tensors, models_of, uses
-from workbench.graph.capture.record_builder import Origin, build_record, with_notes
-from workbench.graph.core.batch_size import held_batch_size
+from workbench.graph.capture.record_builder import Origin
+from workbench.graph.capture_graph import capture_graph
 from workbench.graph.core.graph_root import NoGraphError
 from workbench.graph.core.module_owners import owners_by_sequence
 from workbench.graph.core.number_format import plural
@@ -23,6 +21,7 @@ from workbench.graph.forward.forward_trace import Trace, TraceResult
 from workbench.graph.forward.loss_scale import held_scalers, scale_notes, unscaled
 from workbench.graph.view import GraphView
 from workbench.torch_private.autograd import node_sequence
+from workbench.torch_private.self_check import notes_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -88,6 +87,7 @@ class TracedGraph(GraphView):
                 "a graph is being traced on this thread already: blocks do not nest; end the outer "
                 "`with wb.graph(...)` first"
             )
+        notes_of("graphs")
         trace = Trace({"": self._model}, on_backward=self._capture)
         trace.start()
         self._trace, self._thread = trace, thread
@@ -163,15 +163,13 @@ class TracedGraph(GraphView):
         inputs, leaves = held_tensors(variables)
         models, seen = _models_and_trace(model, seen, graph, variables)
         origin = Origin(models, seen, inputs, leaves)
-        record = build_record(loss, origin, graph=graph)
-        if len(backward.roots) + backward.num_edges > 1:
-            record = with_notes(record, _of_several(backward))
+        notes = [_of_several(backward)] if len(backward.roots) + backward.num_edges > 1 else []
         if scale is None:
-            record = with_notes(record, *scale_notes(graph, products))
-        num_samples = held_batch_size(record)
-        record = with_forward_trail(record, graph, loss, num_samples)
-        watch = GradientWatch(graph, num_samples, scale=scale) if self._gradients else None
-        self.show(record, watch)
+            notes += scale_notes(graph, products)
+        captured = capture_graph(
+            loss, graph, origin, gradients=self._gradients, scale=scale, notes=notes
+        )
+        self.show(*captured)
 
 
 def _models_and_trace(

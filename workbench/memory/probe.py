@@ -22,6 +22,7 @@ from workbench.memory.recording.compiled import undispatched_memory
 from workbench.memory.recording.faults import in_words
 from workbench.memory.recording.recorder import Recorder, current_recorder, refuse_nested
 from workbench.records import CATEGORIES, MemoryRecord
+from workbench.torch_private.self_check import notes_of, self_check
 
 if TYPE_CHECKING:
     from workbench.memory.cards.card_record import Work
@@ -46,8 +47,17 @@ class MemoryProbe(StepProbe):
         self._work: Work | None = None
         """The step, if it is recorded anyway because it runs on a simulated GPU."""
 
+    def notes(self) -> tuple[str, ...]:
+        """What this torch lacks or does otherwise."""
+        return tuple(problem.sentence for problem in self_check("memory"))
+
     def before_step(self, context: StepContext) -> None:
-        """Name what is allocated already, then start recording."""
+        """Name what is allocated already, then start recording.
+
+        Raises:
+            MissingInTorchError: no memory can be recorded with this torch.
+        """
+        notes_of("memory")
         self._context = context
         running = current_recorder()
         if isinstance(running, CardRecorder) and running.work is not None:

@@ -22,6 +22,7 @@ from workbench.memory.recording.compiled import undispatched_memory
 from workbench.memory.recording.recorder import Recorder, in_words, refuse_nested
 from workbench.memory.view import MemoryView
 from workbench.records import MemoryRecord
+from workbench.torch_private.self_check import notes_of
 
 
 class MemoryRecording(MemoryView):
@@ -43,6 +44,7 @@ class MemoryRecording(MemoryView):
 
     def __enter__(self) -> Self:
         refuse_nested()
+        notes_of("memory")
         if self._recorder is not None or self.has_record:
             raise RuntimeError(
                 "this memory recording has been used already; write `with wb.memory() as mem:` for "

@@ -25,6 +25,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from workbench.torch_private.autograd import forward_class
+from workbench.torch_private.lookup import Check, expect, resolve
 
 if TYPE_CHECKING:
     from torch.autograd.graph import Node
@@ -99,3 +100,40 @@ def _stored(node: Node) -> dict[str, Any]:
     serialized = getattr(load, "__self__", None)  # a SerializedGraphModule
     arguments = getattr(serialized, "args", ())
     return arguments[0] if arguments and isinstance(arguments[0], dict) else {}
+
+
+# -- checks ---------------------------------------------------------------------------------
+
+
+_WRAPPERS = "torch._functorch._aot_autograd.runtime_wrappers"
+_SERIALIZED = "torch.fx._graph_pickler"
+
+
+def _check_cached() -> None:
+    expect(callable(resolve(f"{_COMPILER}.serialize_graph_module")), "a graph is stored otherwise")
+
+
+def _check_lazy() -> None:
+    for name, attribute in (
+        ("AutogradLazyBackwardCompileInfo", "bw_module"),
+        ("CachedAutogradLazyBackwardCompileInfo", "bw_module_fn"),
+    ):
+        fields = resolve(f"{_WRAPPERS}.{name}").__dataclass_fields__
+        expect(attribute in fields, f"{name} has no {attribute}")
+
+
+CHECKS = (
+    Check(
+        (f"{_COMPILER}.serialize_graph_module",),
+        "the backward of compiled regions that are read from torch's cache",
+        _check_cached,
+    ),
+    Check(
+        (
+            f"{_WRAPPERS}.AutogradLazyBackwardCompileInfo",
+            f"{_WRAPPERS}.CachedAutogradLazyBackwardCompileInfo",
+        ),
+        "the backward of compiled regions",
+        _check_lazy,
+    ),
+)

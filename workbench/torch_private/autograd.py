@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from workbench.torch_private.distributed import sharded_together
+from workbench.torch_private.lookup import Check, expect, private
 from workbench.torch_private.modules import COMPILED_CALL
 
 if TYPE_CHECKING:
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
 LEAF_SEQUENCE = 2**64 - 1
 """Sequence number of `AccumulateGrad`, the largest one, so that backward runs it first."""
 
-current_sequence: Callable[[], int] = cast(Any, torch.autograd)._get_sequence_nr
+current_sequence: Callable[[], int] = private("torch.autograd._get_sequence_nr")
 """Return the sequence number that the next autograd node of this thread will get."""
-set_grad_enabled: Callable[[bool], None] = cast(Any, torch._C)._set_grad_enabled
+set_grad_enabled: Callable[[bool], None] = private("torch._C._set_grad_enabled")
 """Function that ``torch.no_grad()`` and similar ones call; a `TorchFunctionMode` sees the call."""
 
 
@@ -124,9 +125,9 @@ def _unpacked(slot: str) -> str:
     return "saved_tensors" if slot == "_raw_saved_tensors" else slot[len("_raw") :]
 
 
-has_functorch_wrapper: Callable[[torch.Tensor], bool] = cast(
-    Any, torch._C
-)._functorch.is_functorch_wrapped_tensor
+has_functorch_wrapper: Callable[[torch.Tensor], bool] = private(
+    "torch._C._functorch.is_functorch_wrapped_tensor"
+)
 """Whether a tensor represents another one inside `torch.func.grad` or `vmap`; it has no storage."""
 
 
@@ -211,11 +212,11 @@ def at_end_of_backward(callback: Callable[[], None]) -> None:
     To be called from a hook of a node. The engine waits for its streams first
     (``GraphTask::exec_post_processing``, ``torch/csrc/autograd/engine.cpp``).
     """
-    engine: Any = torch.autograd.Variable._execution_engine  # type: ignore[attr-defined]
-    engine.queue_callback(callback)
+    _engine.queue_callback(callback)
 
 
-current_backward: Callable[[], int] = cast(Any, torch._C)._current_graph_task_id
+_engine: Any = private("torch.autograd.Variable._execution_engine")
+current_backward: Callable[[], int] = private("torch._C._current_graph_task_id")
 """Return the id of the current backward, the same on all its threads; -1 outside of one."""
 
 
@@ -224,9 +225,8 @@ def in_backward() -> bool:
     return current_backward() != -1
 
 
-def running_node() -> Any | None:
-    """Return the autograd node whose backward runs on this thread, or None."""
-    return torch._C._current_autograd_node()
+running_node: Callable[[], Any | None] = private("torch._C._current_autograd_node")
+"""Return the autograd node whose backward runs on this thread, or None."""
 
 
 def in_compiled_autograd() -> bool:
@@ -240,11 +240,293 @@ def in_compiled_autograd() -> bool:
     return bool(getattr(module, "in_compiled_autograd_region", False))
 
 
-without_functions: Callable[[], AbstractContextManager[None]] = cast(
-    Any, torch._C.DisableTorchFunction
+without_functions: Callable[[], AbstractContextManager[None]] = private(
+    "torch._C.DisableTorchFunction"
 )
 """While entered, no `TorchFunctionMode` and no ``__torch_function__`` sees a call."""
-without_dispatch: Callable[[], AbstractContextManager[None]] = cast(
-    Any, torch._C._DisableTorchDispatch
+without_dispatch: Callable[[], AbstractContextManager[None]] = private(
+    "torch._C._DisableTorchDispatch"
 )
 """While entered, no `TorchDispatchMode` and no ``__torch_dispatch__`` sees an operation."""
+
+
+# -- checks ---------------------------------------------------------------------------------
+
+
+def _leaf() -> torch.Tensor:
+    return torch.ones(2, 3, device="cpu", dtype=torch.float32, requires_grad=True)
+
+
+def _node(tensor: torch.Tensor) -> Any:
+    expect(tensor.grad_fn is not None, "an operation on a leaf has no node")
+    return tensor.grad_fn
+
+
+def _check_numbers() -> None:
+    first = _leaf() * 2
+    second = first + 1
+    leaf: Any = _node(first).next_functions[0][0]
+    expect(node_sequence(_node(second)) == node_sequence(_node(first)) + 1, "nodes skip a number")
+    expect(current_sequence() == node_sequence(_node(second)) + 1, "the next number is another one")
+    expect(node_sequence(leaf) == -1, "a leaf has a number of its own")
+
+
+def _check_metadata() -> None:
+    (metadata,) = output_metadata(_node(_leaf().double() * 2))
+    expect(tuple(metadata.shape) == (2, 3), "an output has another shape")
+    expect(metadata.dtype is torch.float64, "an output has another dtype")
+    expect(metadata.device == torch.device("cpu"), "an output is on another device")
+
+
+def _check_saved() -> None:
+    leaf = _leaf()
+    saved = leaf.exp()
+    product = saved * leaf
+    node, slots = _node(product), raw_slots(type(_node(product)))
+    expect(set(slots) == {"_raw_saved_self", "_raw_saved_other"}, f"slots are {slots}")
+    (value,) = raw_values(node, "_raw_saved_self")
+    expect(torch.equal(value, saved), "a slot holds another tensor")
+    (unpacked,) = values_as_saved(node, "_raw_saved_self")
+    expect(unpacked.grad_fn is saved.grad_fn, "an unpacked tensor has another node")
+    expect(not is_freed(node, "_raw_saved_self"), "a slot is freed before backward")
+    product.sum().backward()
+    expect(raw_values(node, "_raw_saved_self") == [None], "a slot is not freed by backward")
+    expect(is_freed(node, "_raw_saved_self"), "a slot is not freed by backward")
+
+    def fail(_: object) -> torch.Tensor:
+        raise AssertionError("reading a slot runs the hook that unpacks it")
+
+    hooks = torch.autograd.graph.saved_tensors_hooks(lambda _: "packed", fail)
+    with hooks:
+        node = _node(_leaf().exp())
+    expect(raw_values(node, "_raw_saved_result") == ["packed"], "a slot hides what a hook packed")
+    expect(values_as_saved(node, "_raw_saved_result") == [], "a hook on a slot is not seen")
+
+
+def _check_view() -> None:
+    tensor = torch.zeros(2, 3, device="cpu")
+    expect(base_of(tensor[0]) is tensor, "a view has another base")
+    expect(base_of(tensor) is None, "a tensor that is no view has a base")
+
+
+def _check_function() -> None:
+    class Identity(torch.autograd.Function):
+        @staticmethod
+        def forward(_ctx: Any, value: torch.Tensor) -> torch.Tensor:
+            return value.clone()
+
+        @staticmethod
+        def backward(_ctx: Any, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+            return gradient
+
+    result: torch.Tensor = cast(Any, Identity).apply(_leaf())
+    expect(forward_class(_node(result)) is Identity, "a node does not name its Function")
+
+
+def _check_grad_mode() -> None:
+    from torch.overrides import TorchFunctionMode
+
+    seen: list[Any] = []
+
+    class Watch(TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if func is set_grad_enabled:
+                seen.append(args[0])
+            return func(*args, **(kwargs or {}))
+
+    with Watch(), torch.no_grad():
+        pass
+    expect(seen == [False, True], f"a mode sees {seen} of torch.no_grad()")
+
+
+def _check_transforms() -> None:
+    seen: list[bool] = []
+
+    def look(value: torch.Tensor) -> torch.Tensor:
+        seen.append(has_functorch_wrapper(value))
+        return value.sum()
+
+    plain = torch.ones(2, 3, device="cpu")
+    cast(Any, torch.func.vmap)(look)(plain)
+    expect(seen == [True] and not has_functorch_wrapper(plain), "wrappers are not recognised")
+
+
+def _check_hook_tables() -> None:
+    module = torch.nn.Identity()
+    handles = [
+        module.register_forward_pre_hook(lambda *_: None, with_kwargs=True),
+        module.register_forward_hook(lambda *_: None, with_kwargs=True, always_call=True),
+    ]
+    ids = {cast(Any, handle).id for handle in handles}
+    tables = [vars(module)[name] for name in HOOK_TABLES]
+    expect(all(ids & set(table) for table in tables), "a hook is in another table")
+
+
+def _check_compiled_module() -> None:
+    of_class: Any = torch.nn.Module
+    expect(getattr(of_class, COMPILED_CALL, "") is None, "a module that is not compiled has a call")
+    used = of_class.__call__.__code__.co_names
+    expect(COMPILED_CALL in used, f"a module's call does not use {COMPILED_CALL}")
+
+
+def _check_unseen_hook() -> None:
+    seen: list[bool] = []
+    unseen_by_dynamo(lambda *, under_dynamo: seen.append(under_dynamo))()
+    expect(seen == [False], "a hook does not know that Dynamo is not watching")
+
+
+def _check_node_hooks() -> None:
+    node = _node(_leaf().exp())
+    for register in (node.register_prehook, node.register_hook):
+        handle = register(print)
+        expect(hook_table(handle) == {handle.id: print}, "a hook of a node is in another table")
+
+
+def _check_backward() -> None:
+    seen: list[Any] = []
+    loss = (_leaf() * 2).sum()
+    node = _node(loss)
+
+    def look(*_: object) -> None:
+        seen.append((in_backward(), running_node()))
+        at_end_of_backward(lambda: seen.append("end"))
+
+    node.register_prehook(look)
+    loss.backward()
+    expect([one if one == "end" else one[0] for one in seen] == [True, "end"], f"hooks saw {seen}")
+    expect(node_number(seen[0][1]) == node_number(node), "another node is running")
+    expect(not in_backward(), "a backward that has ended is running")
+
+
+def _check_blind() -> None:
+    from torch.overrides import TorchFunctionMode
+
+    from workbench.torch_private.contexts import TorchDispatchMode
+
+    seen: list[Any] = []
+
+    class Functions(TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    class Operations(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    tensor = torch.ones(2, 2, device="cpu")
+    with Functions(), Operations(), without_functions(), without_dispatch():
+        tensor.mm(tensor)
+    expect(not seen, f"modes see {seen}, which is to be hidden from them")
+    with Functions():  # an operation under the other mode would import the compiler
+        tensor.mm(tensor)
+    expect(len(seen) == 1, f"modes see {seen} of one product")
+
+
+_N = "torch.autograd.graph.Node"
+
+CHECKS = (
+    Check(
+        ("torch.autograd._get_sequence_nr", f"{_N}._sequence_nr"),
+        "the order of operations",
+        _check_numbers,
+        vital_for=(
+            "graphs",
+            "memory",
+        ),
+    ),
+    Check(
+        (f"{_N}._input_metadata",),
+        "shapes and dtypes",
+        _check_metadata,
+        concerns=("graphs",),
+        vital_for=("graphs",),
+    ),
+    Check(
+        (
+            f"{_N}._raw_saved_self",
+            f"{_N}._saved_self",
+            "torch._C._autograd.SavedTensor.data",
+            "torch._C._autograd.SavedTensor.unpack_hook",
+        ),
+        "the tensors that are kept for backward",
+        _check_saved,
+        concerns=("graphs",),
+        vital_for=("graphs",),
+    ),
+    Check(
+        ("torch._C.TensorBase._base",), "which tensors are views", _check_view, concerns=("graphs",)
+    ),
+    Check(
+        ("torch.autograd.function.BackwardCFunction._forward_cls",),
+        "the names of custom Functions",
+        _check_function,
+        concerns=("graphs",),
+    ),
+    Check(
+        ("torch._C._set_grad_enabled",),
+        "where gradients are turned off",
+        _check_grad_mode,
+        concerns=("graphs",),
+    ),
+    Check(
+        ("torch._C._functorch.is_functorch_wrapped_tensor",),
+        "tensors inside torch.func transforms",
+        _check_transforms,
+        concerns=("graphs",),
+        vital_for=("graphs",),
+    ),
+    Check(
+        tuple(f"torch.nn.Module.{name}" for name in HOOK_TABLES),
+        "the hooks of a module",
+        _check_hook_tables,
+        concerns=("graphs",),
+        vital_for=("graphs",),
+    ),
+    Check(
+        (f"torch.nn.Module.{COMPILED_CALL}",),
+        "compiled modules",
+        _check_compiled_module,
+        concerns=("graphs",),
+    ),
+    Check(
+        (
+            "torch._C._dynamo.eval_frame.set_eval_frame",
+            "torch._C._dynamo.eval_frame._FrameExecStrategy",
+            "torch._C._dynamo.eval_frame._FrameAction",
+            "torch._C._dynamo.eval_frame.set_code_exec_strategy",
+        ),
+        "hooks that do not recompile the model",
+        _check_unseen_hook,
+        concerns=("graphs",),
+    ),
+    Check(
+        ("torch.utils.hooks.RemovableHandle.hooks_dict_ref",),
+        "hooks of nodes",
+        _check_node_hooks,
+        concerns=("graphs",),
+        vital_for=("graphs",),
+    ),
+    Check(
+        (
+            "torch._C._current_graph_task_id",
+            "torch._C._current_autograd_node",
+            "torch.autograd.Variable._execution_engine",
+        ),
+        "which backward is running",
+        _check_backward,
+    ),
+    Check(
+        ("torch._C.DisableTorchFunction", "torch._C._DisableTorchDispatch"),
+        "looking at tensors without being seen by modes",
+        _check_blind,
+        vital_for=("graphs",),
+    ),
+)

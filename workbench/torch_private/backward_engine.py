@@ -13,9 +13,21 @@ transform of functions (`torch.func.grad`), a replacement of one of torch's func
 
 from __future__ import annotations
 
-import torch
-from torch.autograd import graph
+from collections.abc import Callable
+from typing import Any
 
+import torch
+
+from workbench.torch_private.lookup import Check, expect, is_missing, private
+
+_run_engine: Callable[..., Any] = private("torch.autograd.graph._engine_run_backward")
+_num_function_modes: Callable[[], int] = private("torch._C._len_torch_function_stack")
+_num_dispatch_modes: Callable[[], int] = private("torch._C._len_torch_dispatch_stack")
+_in_transform: Callable[[], bool] = private("torch._C._are_functorch_transforms_active")
+_IS_KNOWN = not any(
+    map(is_missing, (_run_engine, _num_function_modes, _num_dispatch_modes, _in_transform))
+)
+"""Whether this torch has them all; without one, every loss takes the usual path."""
 _OF_TENSOR = torch.Tensor.backward
 _OF_AUTOGRAD = torch.autograd.backward
 
@@ -25,7 +37,7 @@ def run(loss: torch.Tensor) -> None:
     if not _is_usual(loss):
         loss.backward()
         return
-    graph._engine_run_backward(
+    _run_engine(
         (loss,),
         (torch.ones_like(loss, memory_format=torch.preserve_format),),
         False,  # noqa: FBT003 - retain_graph: the engine takes no names
@@ -38,13 +50,45 @@ def run(loss: torch.Tensor) -> None:
 
 def _is_usual(loss: torch.Tensor) -> bool:
     return (
-        type(loss) is torch.Tensor
+        _IS_KNOWN
+        and type(loss) is torch.Tensor
         and loss.requires_grad
         and loss.dtype.is_floating_point
         and loss.numel() == 1
-        and torch._C._len_torch_function_stack() == 0
-        and torch._C._len_torch_dispatch_stack() == 0
-        and not torch._C._are_functorch_transforms_active()
+        and _num_function_modes() == 0
+        and _num_dispatch_modes() == 0
+        and not _in_transform()
         and torch.Tensor.backward is _OF_TENSOR
         and torch.autograd.backward is _OF_AUTOGRAD
     )
+
+
+# -- checks ---------------------------------------------------------------------------------
+
+
+def _check_engine() -> None:
+    if not _IS_KNOWN:
+        for name in (_run_engine, _num_function_modes, _num_dispatch_modes, _in_transform):
+            if is_missing(name):
+                name()
+    leaves = [torch.full((2,), 3.0, device="cpu", requires_grad=True) for _ in range(2)]
+    run(leaves[0].square().sum())
+    leaves[1].square().sum().backward()
+    gradients = [leaf.grad for leaf in leaves]
+    expect(gradients[0] is not None, "the engine adds no gradients")
+    expect(torch.equal(*gradients), "the engine adds other gradients")  # type: ignore[arg-type]
+
+
+CHECKS = (
+    Check(
+        (
+            "torch.autograd.graph._engine_run_backward",
+            "torch._C._len_torch_function_stack",
+            "torch._C._len_torch_dispatch_stack",
+            "torch._C._are_functorch_transforms_active",
+        ),
+        "a shorter way to backward",
+        _check_engine,
+        "loss.backward() is called instead, which gives the same and is slower",
+    ),
+)

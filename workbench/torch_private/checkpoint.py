@@ -20,6 +20,8 @@ import sys
 from types import CellType
 from typing import Any, NamedTuple
 
+from workbench.torch_private.lookup import Check, expect
+
 
 def is_holder(value: Any) -> bool:
     """Return whether a node saved ``value`` in place of one that a checkpoint will recompute."""
@@ -114,3 +116,42 @@ def _results(context: Any) -> list[Any]:
     store: Any = vars(context).get("storage", {})
     results = [result for calls in store.values() for result in calls.values()]
     return [getattr(leaf, "val", None) for leaf in _pytree.tree_leaves(results)]
+
+
+# -- checks ---------------------------------------------------------------------------------
+
+
+def _check_region() -> None:
+    import torch
+    from torch.utils.checkpoint import checkpoint
+
+    from workbench.torch_private.autograd import raw_values
+
+    def function(value: torch.Tensor) -> torch.Tensor:
+        return value.exp()
+
+    leaf = torch.ones(2, device="cpu", requires_grad=True)
+    result: Any = checkpoint(function, leaf, use_reentrant=False, preserve_rng_state=False)
+    (saved,) = raw_values(result.grad_fn, "_raw_saved_result")
+    expect(is_holder(saved), "a node inside holds something else")
+    kept = Regions().kept_by(saved)
+    if kept is None:
+        raise AssertionError("what a region keeps is not found")
+    expect(kept.given[0] is leaf, "a region keeps another input")
+    expect(kept.function is function, "a region keeps another function")
+    expect(kept.context is not None, "a region recomputes in another context")
+
+
+CHECKS = (
+    Check(
+        (
+            "torch.utils.checkpoint._Holder",
+            "torch.utils.checkpoint._CheckpointFrame",
+            "torch.utils.checkpoint._CheckpointFrame.saved_args",
+            "torch.utils.checkpoint._CheckpointFrame.recompute_fn",
+            "torch.utils.checkpoint._CheckpointFrame.weak_holders",
+        ),
+        "the memory of checkpointed regions",
+        _check_region,
+    ),
+)

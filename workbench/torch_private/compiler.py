@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-import torch
+from workbench.torch_private.lookup import Check, expect, private, resolve
 
 OPTIMIZED_MODULE = ("torch._dynamo.eval_frame", "OptimizedModule")
 """Module and name of the class that ``torch.compile(model)`` returns."""
@@ -69,9 +69,75 @@ def missing_cpp_compiler() -> tuple[BaseException, tuple[str, ...]] | None:
 
 def is_inductor(backend: object) -> bool:
     """Return whether it is what ``torch.compile`` made of the name ``inductor``."""
-    return isinstance(backend, torch._TorchCompileInductorWrapper)
+    return isinstance(backend, _inductor_wrapper)
 
 
 def is_named_backend(backend: object) -> bool:
     """Return whether it is what ``torch.compile`` made of another backend."""
-    return isinstance(backend, torch._TorchCompileWrapper)
+    return isinstance(backend, _wrapper)
+
+
+_inductor_wrapper: type = private("torch._TorchCompileInductorWrapper")
+_wrapper: type = private("torch._TorchCompileWrapper")
+
+
+# -- checks ---------------------------------------------------------------------------------
+
+
+def _check_module() -> None:
+    expect(isinstance(resolve(".".join(OPTIMIZED_MODULE)), type), "a compiled model has no class")
+
+
+def _check_backends() -> None:
+    expect(callable(inductor()), "the backend inductor cannot be called")
+    expect(not is_inductor("eager") and not is_named_backend("eager"), "a name is a backend")
+
+
+def _check_limits() -> None:
+    expect(recompile_limit() >= 1, "there is no limit of variants")
+    for error in (*graph_break_errors(), recompile_limit_error()):
+        expect(issubclass(error, BaseException), f"{error} is no error")
+
+
+def _check_modes() -> None:
+    expect({"default", "max-autotune"} <= set(mode_settings()), f"modes are {[*mode_settings()]}")
+
+
+def _check_toolchain() -> None:
+    missing_cpp_compiler()  # whether there is one is not asked here
+    tried: Any = resolve("torch._inductor.config").cpp.cxx
+    expect(isinstance(tried, (tuple, list)), "the names of C++ compilers are elsewhere")
+
+
+CHECKS = (
+    Check((".".join(OPTIMIZED_MODULE),), "compiled models", _check_module),
+    Check(
+        (
+            "torch._dynamo.lookup_backend",
+            "torch._TorchCompileInductorWrapper",
+            "torch._TorchCompileWrapper",
+        ),
+        "backends of the compiler",
+        _check_backends,
+    ),
+    Check(
+        (
+            "torch._dynamo.config.recompile_limit",
+            "torch._dynamo.exc.Unsupported",
+            "torch._dynamo.exc.UserError",
+            "torch._dynamo.exc.FailOnRecompileLimitHit",
+        ),
+        "graph breaks and recompilations",
+        _check_limits,
+    ),
+    Check(("torch._inductor.list_mode_options",), "the modes of torch.compile", _check_modes),
+    Check(
+        (
+            "torch._inductor.cpp_builder.get_cpp_compiler",
+            "torch._inductor.exc.InvalidCxxCompiler",
+            "torch._inductor.config.cpp",
+        ),
+        "whether there is a C++ compiler",
+        _check_toolchain,
+    ),
+)

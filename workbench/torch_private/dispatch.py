@@ -10,9 +10,11 @@ from types import FrameType
 from typing import Any
 
 from torch import nn
-from torch.utils.flop_counter import flop_registry
 
+from workbench.torch_private.lookup import Check, expect, private
 from workbench.torch_private.modules import COMPILED_CALL
+
+flop_registry: dict[Any, Any] = private("torch.utils.flop_counter.flop_registry")
 
 
 def caller() -> FrameType:
@@ -39,3 +41,25 @@ def flops_of(operation: Any, args: Any, kwargs: Any, out: Any) -> int:
         Exception: the formula does not accept these arguments.
     """
     return int(flop_registry[operation._overloadpacket](*args, **kwargs, out_val=out))
+
+
+# -- checks ---------------------------------------------------------------------------------
+
+
+def _check_formula() -> None:
+    import torch
+
+    product = torch.ops.aten.mm.default
+    expect(has_formula(product), "a product has no formula")
+    a, b = torch.ones(2, 3, device="cpu"), torch.ones(3, 4, device="cpu")
+    expect(flops_of(product, (a, b), {}, a @ b) == 48, "a product has another number of FLOPs")
+    expect(not has_formula(torch.ops.aten.relu.default), "a function of one number has a formula")
+
+
+CHECKS = (
+    Check(
+        ("torch.utils.flop_counter.flop_registry", "torch._ops.OpOverload._overloadpacket"),
+        "FLOPs",
+        _check_formula,
+    ),
+)

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from workbench.torch_private.lookup import Check, expect, resolve
 from workbench.torch_private.modules import COMPILED_CALL
 
 if TYPE_CHECKING:
@@ -110,7 +111,10 @@ def being_compiled() -> Compiling | None:
 
 
 def _is_compile(frame: FrameType) -> bool:
-    code = frame.f_code
+    return _is_frame_of_compile(frame.f_code)
+
+
+def _is_frame_of_compile(code: CodeType) -> bool:
     return code.co_name == "_compile" and code.co_filename.endswith(_CONVERT_FRAME)
 
 
@@ -167,3 +171,91 @@ def operation_names() -> frozenset[str]:
     kinds = ("aten::", "prims::")
     names = (name.partition("::")[2].partition(".")[0] for name in listed if name.startswith(kinds))
     return frozenset(name for name in names if not name.endswith("_"))
+
+
+# -- checks ---------------------------------------------------------------------------------
+
+
+def _check_trace() -> None:
+    logger = resolve("torch._logging._internal.trace_log")
+    expect(logger.name == TRACE_LOGGER, f"the structured trace is reported to {logger.name}")
+    expect(callable(resolve("torch._logging._internal.LazyTraceHandler")), "no trace is written")
+    expect(callable(resolve("torch._logging._internal.TorchLogsFormatter")), "no trace is written")
+    seen: list[Traced] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            # not an event of the compilations of another thread
+            if getattr(record, "metadata", {}).get("artifact", {}).get("name") == "workbench":
+                record.metadata |= {"frame_id": 3, "frame_compile_id": 1}  # type: ignore[attr-defined]
+                found = traced(record)
+                if found is not None:
+                    seen.append(found)
+
+    listener = Listener()
+    logger.addHandler(listener)
+    try:
+        resolve("torch._logging._internal.trace_structured")(
+            "artifact", lambda: {"name": "workbench"}, payload_fn=lambda: "text"
+        )
+    finally:
+        logger.removeHandler(listener)
+    expect(seen and seen[0].payload == "text", "an event of the trace has another form")
+    expect(
+        seen[0].kind == "workbench" and seen[0].compile_id == "3/1", "an event is told otherwise"
+    )
+
+
+def _check_frames() -> None:
+    code = resolve("torch._dynamo.convert_frame._compile").__code__
+    expect(_is_frame_of_compile(code), "a function is compiled in another file")
+    names = code.co_varnames + code.co_cellvars
+    expect({"code", "locals"} <= set(names), "a function's code and variables are elsewhere")
+    wrapper = resolve("torch._dynamo.eval_frame")
+    expect(str(wrapper.__file__).endswith(_EVAL_FRAME), "torch.compile is in another file")
+    prefix = resolve("torch._dynamo.resume_execution.TORCH_DYNAMO_RESUME_IN_PREFIX")
+    expect(prefix.startswith(RESUMED.removesuffix("_")), "what follows a break has another name")
+
+
+def _check_kept() -> None:
+    seen = resolve("torch._dynamo.convert_frame.output_codes").seen
+    expect(iter(seen) is not None, "the compiled code is not listed")
+    expect(num_variants(_check_kept.__code__) == 0, "a function that is not compiled has variants")
+
+
+def _check_names() -> None:
+    operation_names.cache_clear()
+    expect({"gelu", "mm"} <= operation_names(), "operations are not listed")
+
+
+CHECKS = (
+    Check(
+        (
+            "torch._logging._internal.trace_log",
+            "torch._logging._internal.trace_structured",
+            "torch._logging._internal.LazyTraceHandler",
+            "torch._logging._internal.TorchLogsFormatter",
+        ),
+        "the compile report",
+        _check_trace,
+    ),
+    Check(
+        (
+            "torch._dynamo.convert_frame._compile",
+            "torch._dynamo.resume_execution.TORCH_DYNAMO_RESUME_IN_PREFIX",
+        ),
+        "which function is being compiled",
+        _check_frames,
+    ),
+    Check(
+        (
+            "torch._dynamo.convert_frame.output_codes",
+            "torch._C._dynamo.eval_frame._debug_get_cache_entry_list",
+        ),
+        "the number of compiled variants",
+        _check_kept,
+    ),
+    Check(
+        ("torch._C._dispatch_get_all_op_names",), "the operations in a kernel's name", _check_names
+    ),
+)

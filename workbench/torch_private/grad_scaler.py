@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from workbench.torch_private.lookup import Check, expect
+
 
 def scale_tensor(scaler: torch.amp.GradScaler) -> torch.Tensor | None:
     """Return the tensor of one value by which ``scaler`` multiplies; None before its first loss.
@@ -30,3 +32,40 @@ def found_non_finite(
 ) -> list[torch.Tensor]:
     """Return one scalar per device, 1 if a gradient there is not finite, which ``step`` uses."""
     return list(scaler._found_inf_per_device(optimizer).values())
+
+
+# -- checks ---------------------------------------------------------------------------------
+
+
+def _check_scaler() -> None:
+    class Optimizer:
+        """All that ``unscale_`` reads: creating an optimizer of torch imports the compiler."""
+
+        def __init__(self, parameter: torch.Tensor) -> None:
+            self.param_groups = [{"params": [parameter]}]
+
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    expect(scale_tensor(scaler) is None, "a new scaler has a tensor")
+    parameter = torch.ones(2, device="cpu", requires_grad=True)
+    loss: torch.Tensor = scaler.scale((parameter * torch.inf).sum())
+    scale = scale_tensor(scaler)
+    expect(scale is not None and scale.item() == 8.0, "the scale is elsewhere")
+    loss.backward()
+    optimizer: Any = Optimizer(parameter)
+    scaler.unscale_(optimizer)
+    expect(set(states(scaler)) == {id(optimizer)}, "the state of an optimizer is elsewhere")
+    found = found_non_finite(scaler, optimizer)
+    expect([one.item() for one in found] == [1.0], "an overflow is not found")
+
+
+CHECKS = (
+    Check(
+        (
+            "torch.amp.GradScaler._scale",
+            "torch.amp.GradScaler._per_optimizer_states",
+            "torch.amp.GradScaler._found_inf_per_device",
+        ),
+        "the gradient scaler of fp16",
+        _check_scaler,
+    ),
+)

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from workbench.torch_private.lookup import Check, expect, private
+
 if TYPE_CHECKING:
     from torch.autograd.graph import Node
 
-_ACCUMULATE: type = vars(torch._C)["_functions"].AccumulateGrad
+_ACCUMULATE: type = private("torch._C._functions.AccumulateGrad")
 
 DEEP = 4_000
 """Number of nodes from which a graph may be too deep to be freed the normal way once Python has
@@ -54,3 +56,22 @@ def leaves_of(loss: torch.Tensor) -> list[torch.Tensor]:
             else:
                 leaves.append(leaf)
     return leaves
+
+
+# -- checks ---------------------------------------------------------------------------------
+
+
+def _check_leaf() -> None:
+    leaf = torch.ones(2, device="cpu", requires_grad=True)
+    (found,) = leaves_of(leaf * 2)
+    expect(found is leaf, "a graph ends at another leaf")
+
+
+CHECKS = (
+    Check(
+        ("torch._C._functions.AccumulateGrad", "torch.autograd.graph.Node.variable"),
+        "the parameters at the end of a graph",
+        _check_leaf,
+        vital_for=("graphs",),
+    ),
+)

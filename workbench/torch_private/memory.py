@@ -15,11 +15,12 @@ from typing import Any, cast
 
 import torch
 from torch import nn
-from torch.autograd import graph
+
+from workbench.torch_private.lookup import Check, expect, is_missing, private
 
 BACKWARD_CALLS: frozenset[CodeType] = frozenset(
     {
-        graph._engine_run_backward.__code__,
+        private("torch.autograd.graph._engine_run_backward.__code__"),
         torch.autograd.backward.__code__,
         torch.autograd.grad.__code__,
     }
@@ -29,12 +30,12 @@ BACKWARD_CALLS: frozenset[CodeType] = frozenset(
 GRAD_CALL: CodeType = torch.autograd.grad.__code__
 """Code object of ``torch.autograd.grad``, whose results belong to its caller."""
 
-_FUNCTORCH: Any = vars(torch._C)["_functorch"]
+_FUNCTORCH: Any = private("torch._C._functorch")
 
 OPTIMIZER_STEP = (sys.modules["torch.optim.optimizer"].__file__, "wrapper")
 """File and name of the wrapper of every ``Optimizer.step``; its ``args[0]`` is the optimizer."""
 
-_PLAIN: Any = vars(torch.Tensor)["__torch_dispatch__"]
+_PLAIN: Any = vars(torch.Tensor).get("__torch_dispatch__")
 
 
 def sparse_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -111,3 +112,103 @@ def stop_history() -> None:
 def allocator_snapshot() -> dict[str, Any]:
     """Return the segments and, if a history is kept, ``device_traces`` of every CUDA device."""
     return cast("dict[str, Any]", torch.cuda.memory._snapshot())
+
+
+# -- checks ---------------------------------------------------------------------------------
+
+
+def _check_backward_calls() -> None:
+    expect(not any(map(is_missing, BACKWARD_CALLS)), "backward is begun by another function")
+    seen: set[CodeType] = set()
+
+    def look(_: torch.Tensor) -> None:
+        frame: FrameType | None = caller(0)
+        while frame is not None:
+            seen.add(frame.f_code)
+            frame = frame.f_back
+
+    leaf = torch.ones(2, device="cpu", requires_grad=True)
+    leaf.register_hook(look)
+    (leaf * 2).sum().backward()
+    expect(seen & BACKWARD_CALLS, "backward runs under another function")
+    seen.clear()
+    torch.autograd.grad((leaf * 2).sum(), leaf)
+    expect(GRAD_CALL in seen, "torch.autograd.grad runs under another function")
+
+
+def _check_optimizer() -> None:
+    wrapped: Any = torch.optim.Optimizer.profile_hook_step(lambda _optimizer: None)
+    code = wrapped.__code__
+    expect((code.co_filename, code.co_name) == OPTIMIZER_STEP, "a step has another wrapper")
+
+
+def _check_sparse() -> None:
+    indices, values = sparse_parts(torch.eye(2, device="cpu").to_sparse_coo())
+    expect(tuple(indices.shape) == (2, 2) and tuple(values.shape) == (2,), "parts are others")
+
+
+def _check_transforms() -> None:
+    seen: list[torch.Tensor] = []
+
+    def look(value: torch.Tensor) -> torch.Tensor:
+        seen.append(without_transforms(value))
+        return value
+
+    data = torch.ones(2, 3, device="cpu")
+    cast(Any, torch.func.vmap)(look)(data)
+    expect(seen[0].data_ptr() == data.data_ptr(), "a wrapper has another tensor inside")
+
+
+def _check_fake() -> None:
+    with fake_mode():
+        fake = torch.zeros(4, 8, device="cpu", dtype=torch.float32) + 1
+    expect(is_fake(type(fake)) and not is_fake(torch.Tensor), "fake tensors have another class")
+    expect(fake.untyped_storage().nbytes() == 128, "a fake tensor has another size")
+
+
+def _check_history() -> None:
+    if torch.cuda.is_available():
+        expect(isinstance(is_history_on(), bool), "a history is neither kept nor not kept")
+    expect(callable(torch.cuda.memory._record_memory_history), "no history can be kept")
+    expect(callable(torch.cuda.memory._snapshot), "the allocator shows nothing")
+
+
+CHECKS = (
+    Check(
+        ("torch.autograd.graph._engine_run_backward",),
+        "which memory belongs to backward",
+        _check_backward_calls,
+    ),
+    Check(
+        ("torch.optim.Optimizer.profile_hook_step",),
+        "which memory belongs to the optimizer",
+        _check_optimizer,
+    ),
+    Check(
+        ("torch._C.TensorBase._indices", "torch._C.TensorBase._values"),
+        "the memory of sparse tensors",
+        _check_sparse,
+    ),
+    Check(
+        (
+            "torch._C._functorch.is_functorch_wrapped_tensor",
+            "torch._C._functorch.get_unwrapped",
+        ),
+        "tensors inside torch.func transforms",
+        _check_transforms,
+    ),
+    Check(
+        ("torch._subclasses.fake_tensor.FakeTensorMode",),
+        "predictions of memory",
+        _check_fake,
+    ),
+    Check(
+        (
+            *(("torch._C._cuda_isHistoryEnabled",) if torch.cuda.is_available() else ()),
+            "torch.cuda.memory._record_memory_history",
+            "torch.cuda.memory._snapshot",
+        ),
+        "the CUDA allocator",
+        _check_history,
+    ),
+)

@@ -6,12 +6,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch.utils._config_module import ConfigModule, SubConfigProxy
+from workbench.torch_private.lookup import Check, expect, private
+
+if TYPE_CHECKING:
+    from torch.utils._config_module import ConfigModule, SubConfigProxy
+else:
+    ConfigModule = private("torch.utils._config_module.ConfigModule")
+    SubConfigProxy = private("torch.utils._config_module.SubConfigProxy")
 
 __all__ = [
+    "CHECKS",
     "ConfigModule",
     "SubConfigProxy",
     "dynamo_module",
@@ -22,11 +28,10 @@ __all__ = [
     "stance",
 ]
 
-_native: Any = torch._C
-sdp_priority: Callable[[], list[int]] = _native._get_sdp_priority_order
+sdp_priority: Callable[[], list[int]] = private("torch._C._get_sdp_priority_order")
 """Kernels of attention by priority, as ``sdpa_kernel(..., set_priority=True)`` sets it."""
-set_sdp_priority: Callable[[list[int]], None] = _native._set_sdp_priority_order
-is_nnpack_enabled: Callable[[], bool] = _native._get_nnpack_enabled
+set_sdp_priority: Callable[[list[int]], None] = private("torch._C._set_sdp_priority_order")
+is_nnpack_enabled: Callable[[], bool] = private("torch._C._get_nnpack_enabled")
 
 
 def entries(module: ConfigModule) -> dict[str, Any]:
@@ -45,3 +50,60 @@ def stance() -> tuple[Any, ...]:
     if frames is None:
         return "default", False, None
     return frames._stance.stance, frames._stance.skip_guard_eval_unsafe, frames._stance.backend
+
+
+# -- checks ---------------------------------------------------------------------------------
+
+
+def _check_config() -> None:
+    from torch.compiler import config  # a module of settings that is imported with torch
+
+    expect(isinstance(config, ConfigModule), "a module of settings has another class")
+    entry: Any = next(iter(entries(config).values()))
+    expect(hasattr(entry, "alias"), "a setting has no alias")
+    expect(hasattr(entry, "user_override"), "a setting does not tell what was set")
+
+
+def _check_proxy() -> None:
+    expect(isinstance(SubConfigProxy, type), "settings within settings have no class")
+
+
+def _check_attention() -> None:
+    before = sdp_priority()
+    expect(sorted(before) == sorted(set(before)) and before, "kernels of attention have no order")
+    set_sdp_priority(before)
+    expect(sdp_priority() == before, "the order of kernels of attention cannot be set")
+
+
+def _check_nnpack() -> None:
+    expect(isinstance(is_nnpack_enabled(), bool), "NNPACK is neither enabled nor disabled")
+
+
+def _check_stance() -> None:
+    name, skips, _ = stance()
+    expect(isinstance(name, str) and isinstance(skips, bool), "the stance is of another kind")
+
+
+CHECKS = (
+    Check(
+        (
+            "torch.utils._config_module.ConfigModule",
+            "torch.utils._config_module._ConfigEntry.alias",
+            "torch.utils._config_module._ConfigEntry.user_override",
+        ),
+        "settings of the compiler that a cell made",
+        _check_config,
+    ),
+    Check(
+        ("torch.utils._config_module.SubConfigProxy",),
+        "settings of the compiler that a cell made",
+        _check_proxy,
+    ),
+    Check(
+        ("torch._C._get_sdp_priority_order", "torch._C._set_sdp_priority_order"),
+        "the order of attention kernels that a cell set",
+        _check_attention,
+    ),
+    Check(("torch._C._get_nnpack_enabled",), "whether a cell turned off NNPACK", _check_nnpack),
+    Check(("torch._dynamo.eval_frame._stance",), "the stance of the compiler", _check_stance),
+)

@@ -15,18 +15,24 @@ from typing import Any, cast
 
 import torch
 
-_native: Any = torch._C
-_base: Any = _native.TensorBase
+from workbench.torch_private.lookup import Check, expect, private
+
+_base: Any = torch._C.TensorBase
+_data_address: Callable[[torch.Tensor], int] = private("torch._C._data_address")
+_get_unwrapped: Callable[[torch.Tensor], torch.Tensor] = private(
+    "torch._C._functorch.get_unwrapped"
+)
+_without_dispatch: Callable[[], Any] = private("torch._C._DisableTorchDispatch")
 
 layout_of: Callable[[torch.Tensor], torch.layout] = _base.layout.__get__
 num_values: Callable[[torch.Tensor], int] = _base.numel
 requires_grad: Callable[[torch.Tensor], bool] = _base.requires_grad.__get__
 is_leaf: Callable[[torch.Tensor], bool] = _base.is_leaf.__get__
 is_nested: Callable[[torch.Tensor], bool] = _base.is_nested.__get__
-is_zero_tensor: Callable[[torch.Tensor], bool] = _base._is_zerotensor
+is_zero_tensor: Callable[[torch.Tensor], bool] = private("torch._C.TensorBase._is_zerotensor")
 """Whether it represents zeros that are not stored (in forward-mode differentiation)."""
 
-MKLDNN: torch.layout = torch._mkldnn  # type: ignore[attr-defined]  # pyright: ignore
+MKLDNN: torch.layout = private("torch._mkldnn")
 """Layout of tensors in oneDNN's own order."""
 
 
@@ -70,7 +76,7 @@ def storage_key(tensor: torch.Tensor) -> tuple[int, int]:
 
 def has_memory(tensor: torch.Tensor) -> bool:
     """Return whether its storage really has memory. Copies nothing, and accepts every wrapper."""
-    return _native._data_address(tensor) != 0
+    return _data_address(tensor) != 0
 
 
 def is_virtual(tensor: torch.Tensor) -> bool:
@@ -80,7 +86,7 @@ def is_virtual(tensor: torch.Tensor) -> bool:
 
 def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
     """Return what a tensor represents in `torch.func.grad` or `vmap`, one transform further out."""
-    return _native._functorch.get_unwrapped(tensor)
+    return _get_unwrapped(tensor)
 
 
 RAGGED = "*"
@@ -191,9 +197,166 @@ def _is_handed_to_hooks(tensor: torch.Tensor) -> bool:
             torch.inference_mode(mode=False),
             torch.enable_grad(),
             hooks,
-            _native._DisableTorchDispatch(),
+            _without_dispatch(),
         ):
             torch.ones((), device=tensor.device, requires_grad=True).mul(tensor)
     except RuntimeError:  # hooks are forbidden here, as inside `torch.func.grad`
         return True
     return bool(seen)
+
+
+# -- checks ---------------------------------------------------------------------------------
+
+
+def _values() -> torch.Tensor:
+    return torch.ones(4, device="cpu", dtype=torch.float32)
+
+
+def _check_versions() -> None:
+    tensor = _values()
+    before = version_of(tensor)
+    tensor[:2].add_(1)
+    expect(version_of(tensor) == before + 1, "a write through a view is not counted")
+    with torch.inference_mode():
+        uncounted = _values()
+    expect(counted_version(uncounted) == -1, "a tensor of inference mode counts writes")
+
+
+def _check_storages() -> None:
+    tensor = _values()
+    expect(storage_key(tensor) == storage_key(tensor[1:]), "a view has another storage")
+    expect(storage_key(tensor)[1] == 16, "a storage has another size")
+    own = storage_identity(tensor.untyped_storage())
+    expect(own == storage_key(tensor)[0], "one storage has two identities")
+    expect(own != storage_identity(_values().untyped_storage()), "two storages have one identity")
+
+
+def _check_memory() -> None:
+    tensor = _values()
+    expect(has_memory(tensor), "a tensor has no memory")
+    expect(not has_memory(torch.ones(4, device="meta")), "a tensor on meta has memory")
+    tensor.untyped_storage().resize_(0)
+    expect(not has_memory(tensor), "a storage without bytes has memory")
+
+
+def _check_zeros() -> None:
+    expect(not is_zero_tensor(_values()), "stored numbers count as zeros")
+    make: Any = getattr(torch, "_efficientzerotensor", None)
+    if make is not None:
+        expect(is_zero_tensor(make(3, device="cpu")), "zeros that are not stored are not seen")
+
+
+def _check_unwrapped() -> None:
+    seen: list[torch.Tensor] = []
+
+    def look(value: torch.Tensor) -> torch.Tensor:
+        seen.append(unwrapped(value))
+        return value
+
+    plain = _values()
+    cast(Any, torch.func.vmap)(look)(plain)
+    expect(storage_key(seen[0]) == storage_key(plain), "a wrapper has another tensor inside")
+
+
+def _check_layouts() -> None:
+    sparse = torch.eye(2, device="cpu").to_sparse_coo()
+    parts = sparse_parts(sparse)
+    expect(parts is not None and [part.shape[-1] for part in parts] == [2, 2], "parts are others")
+    if torch.backends.mkldnn.is_available():
+        dense = torch.eye(2, device="cpu").to_mkldnn()
+        expect(dense.layout is MKLDNN, "a tensor of oneDNN has another layout")
+        expect((mkldnn_memory(dense) or (0, 0))[1] == 16, "a tensor of oneDNN has another size")
+
+
+def _check_numbers() -> None:
+    # the saved number itself: autograd's wrapper reads it without unpacking
+    from workbench.torch_private.autograd import raw_values
+
+    for number in (2.0, True):
+        node: Any = (_values().requires_grad_() * number).grad_fn
+        (saved,) = raw_values(node, "_raw_saved_other")
+        expect(is_wrapped_number(saved), "a Python number is taken for a tensor")
+        expect(not is_wrapped_number(saved.clone()), "a tensor is taken for a Python number")
+
+
+def _check_nested() -> None:
+    leaf = torch.ones(2, 2, device="cpu", requires_grad=True)
+    node: Any = (leaf * 2).grad_fn
+    sizes = output_sizes(node._input_metadata[0])
+    expect(tuple(sizes or ()) == (2, 2), "an output has other sizes")
+    expect(node._input_metadata[0].is_cpp_nested_tensor is False, "a plain output is nested")
+
+
+CHECKS = (
+    Check(
+        ("torch._C.TensorBase._version",),
+        "writes in place",
+        _check_versions,
+        concerns=(
+            "training",
+            "graphs",
+        ),
+        vital_for=(
+            "training",
+            "graphs",
+        ),
+    ),
+    Check(
+        ("torch._C.StorageBase._cdata",),
+        "which tensors share memory",
+        _check_storages,
+        concerns=(
+            "graphs",
+            "memory",
+            "predictions",
+        ),
+        vital_for=(
+            "graphs",
+            "memory",
+        ),
+    ),
+    Check(
+        ("torch._C._data_address",), "tensors without memory", _check_memory, concerns=("graphs",)
+    ),
+    Check(
+        ("torch._C.TensorBase._is_zerotensor",),
+        "zeros that are not stored",
+        _check_zeros,
+        concerns=("graphs",),
+    ),
+    Check(
+        ("torch._C._functorch.get_unwrapped",),
+        "tensors inside torch.func",
+        _check_unwrapped,
+        concerns=("graphs",),
+    ),
+    Check(
+        (
+            "torch._C.TensorBase._indices",
+            "torch._C.TensorBase._values",
+            *(("torch._mkldnn",) if torch.backends.mkldnn.is_available() else ()),
+        ),
+        "the memory of sparse tensors and of oneDNN's",
+        _check_layouts,
+        concerns=(
+            "graphs",
+            "memory",
+        ),
+    ),
+    Check(
+        ("torch._C._DisableTorchDispatch",),
+        "Python numbers in a graph",
+        _check_numbers,
+        concerns=("graphs",),
+    ),
+    Check(
+        (
+            "torch._C._autograd._InputMetadata.is_nested_tensor",
+            "torch._C._autograd._InputMetadata.is_cpp_nested_tensor",
+        ),
+        "shapes of nested tensors",
+        _check_nested,
+        concerns=("graphs",),
+        vital_for=("graphs",),
+    ),
+)

@@ -19,6 +19,7 @@ from workbench.experiment.data.data import split, to_device
 from workbench.experiment.loop.step import StepResult, call
 from workbench.experiment.recipe.losses import logits_of
 from workbench.experiment.state.hook_copy import hooks_undone
+from workbench.torch_private.self_check import notes_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -37,6 +38,8 @@ def first_step(training: Training, batch: Any) -> StepResult:
     training.modeset.attach(training.model)
     training.attached = training.modeset
     if training.modeset.compiled:
+        for note in notes_of("compile"):
+            training.note(note)
         step = training.step_count + 1
         training.board.say(f"step {step:,}: compiling, which may take a minute", step)
     started = time.perf_counter()

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from workbench.torch_private.lookup import MissingInTorchError
 from workbench.trust import error_message
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ class StepProbe:
 
     kind: ClassVar[str] = ""
     """``graph`` or ``memory``."""
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what the user should know of such a capture with this torch, in sentences."""
+        return ()
 
     def before_step(self, context: StepContext) -> None:
         """Called before the batch is moved to the device."""
@@ -144,6 +149,8 @@ class Probing:
     def before_step(self, training: Training, batch: Any) -> None:
         """Hook of the same name; creates the context."""
         self._started = True
+        for note in self._probe.notes():
+            training.note(note)
         context = StepContext(
             name=training.name,
             step=training.step_count + 1,
@@ -198,7 +205,8 @@ class Probing:
             self._failed(hook, error)
 
     def _failed(self, hook: str, error: Exception) -> None:
-        level = logging.DEBUG if self._step_failed else logging.ERROR
+        is_known = self._step_failed or self._problem or isinstance(error, MissingInTorchError)
+        level = logging.DEBUG if is_known else logging.ERROR
         log.log(level, "the %s probe failed in %s", self.kind, hook, exc_info=True)
         if not self._problem:
             self._problem = (

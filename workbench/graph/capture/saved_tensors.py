@@ -31,6 +31,7 @@ from workbench.graph.core.walk import shape_text
 from workbench.records import STORAGE_KINDS, GraphNode
 from workbench.torch_private.autograd import forward_class, is_freed, raw_slots, raw_values
 from workbench.torch_private.checkpoint import Kept, Regions, is_holder
+from workbench.torch_private.self_check import self_check
 from workbench.torch_private.tensors import is_wrapped_number
 
 if TYPE_CHECKING:
@@ -265,6 +266,7 @@ class CheckpointInputs:
         """Notes on which of these bytes the sum of saved bytes includes, in a sentence or two."""
         if not self.num_values:
             return []
+        problems = [problem.sentence for problem in self_check("checkpoints")]
         counted = (
             "what the checkpointed regions were given is kept for that too, and is not in the sum"
             if self.num_unknown
@@ -285,7 +287,7 @@ class CheckpointInputs:
                 "Whether a policy keeps results of operations in checkpointed regions could not be "
                 "seen; if one does, their bytes are missing."
             )
-        return found
+        return [*problems, *found]
 
 
 # Objects that custom Functions keep on their ``ctx`` and others hold as well: the graph does not

@@ -30,6 +30,7 @@ from workbench.memory.recording.recorder import Recorder
 from workbench.memory.recording.storages import columns_without_allocator, since
 from workbench.records import Certificate, MemoryRecord, Phase
 from workbench.records.source import source_line
+from workbench.torch_private.self_check import notes_of
 
 CPU_BASIS = (
     "Measured: requested bytes of every tensor storage on {device} as operations made and released "
@@ -209,7 +210,7 @@ def _phases(marks: Sequence[Mark], bounds: Sequence[int], num_events: int) -> li
 
 
 def _notes(recorder: Recorder, device: str) -> list[str]:
-    notes: list[str] = []
+    notes = [*notes_of("memory")]
     if recorder.attribution.calls.is_cut:
         notes.append(CUT)
     if recorder.failure:

@@ -47,6 +47,7 @@ from workbench.parallel.rank.validation import on_all_ranks, validate_together
 from workbench.parallel.rank.whole_batch_loss import RankLoss
 from workbench.parallel.rank.whole_optimizer import WholeStep
 from workbench.parallel.transfer.checkpoint import NotSavedError, load, save
+from workbench.torch_private.self_check import notes_of
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -205,6 +206,8 @@ class Rank:
         """Add notes on what is not as in one process, or costs something."""
         source, ranks = self._source, dist.get_world_size()
         notes = [
+            *notes_of("parallel"),
+            *(notes_of("compile") if self.training.modeset.compiled else ()),
             *self._look.notes,
             self._gradients.note,
             cast("RankLoss", self.training.loss).note,
