@@ -6,6 +6,7 @@ import ast
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -168,3 +169,48 @@ def test_child_processes_are_started_in_one_place() -> None:
         and not ast.unparse(node.func).startswith("asyncio.run")
     }
     assert found == {"workbench/processes/start.py"}
+
+
+def upward_imports_at_run_time(package: Path) -> list[str]:
+    """Imports that a contract leaves out although they are made when the program runs.
+
+    A contract leaves out what is imported for type checkers, and the roots of packages, which name
+    their parts.
+    """
+    configuration = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts = configuration["tool"]["importlinter"]["contracts"]
+    left_out = {one for contract in contracts for one in contract.get("ignore_imports", ())}
+    command = [sys.executable, "-c", _AT_RUN_TIME, *sorted(left_out)]
+    done = subprocess.run(
+        command, cwd=package.parent, env={"PATH": ""}, capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()
+
+
+_AT_RUN_TIME = """
+import grimp, pathlib, sys, workbench
+root = pathlib.Path(workbench.__file__).parent.parent
+graph = grimp.build_graph("workbench", cache_dir=None, exclude_type_checking_imports=True)
+for expression in sys.argv[1:]:
+    for edge in graph.find_matching_direct_imports(expression):
+        importer = edge["importer"]
+        if not root.joinpath(*importer.split("."), "__init__.py").exists():
+            print(importer, "->", edge["imported"])
+"""
+
+
+def test_what_a_contract_leaves_out_is_imported_for_types_alone() -> None:
+    assert upward_imports_at_run_time(ROOT / "workbench") == []
+
+
+def test_an_upward_import_at_run_time_is_seen(tmp_path: Path) -> None:
+    shutil.copytree(
+        ROOT / "workbench",
+        tmp_path / "workbench",
+        ignore=shutil.ignore_patterns("labextension", "static", "__pycache__"),
+    )
+    path = tmp_path / "workbench" / "experiment" / "loop" / "step.py"
+    path.write_text(path.read_text() + "\nimport workbench.experiment.training\n")
+    assert upward_imports_at_run_time(tmp_path / "workbench") == [
+        "workbench.experiment.loop.step -> workbench.experiment.training"
+    ]

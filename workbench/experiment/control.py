@@ -24,7 +24,6 @@ from workbench.experiment.loop.probe import CaptureHandle, Probing, StepProbe
 from workbench.experiment.loop.stop_condition import Plan
 from workbench.experiment.recipe.arguments import whole
 from workbench.experiment.recipe.hot_swap import renew_classes
-from workbench.experiment.run import RunError
 from workbench.experiment.runtime.command_thread import quietly
 from workbench.experiment.state import compile_settings
 from workbench.experiment.state.thread_state import ThreadState
@@ -40,6 +39,10 @@ if TYPE_CHECKING:
     from workbench.records.panel import Status
 
 log = logging.getLogger("workbench")
+
+
+class RunError(RuntimeError):
+    """A run ended with an exception in user code or a non-finite loss."""
 
 
 class Control:

@@ -12,10 +12,6 @@ if TYPE_CHECKING:
     from workbench.experiment.loop.scalars import Metrics
 
 
-class RunError(RuntimeError):
-    """A run ended with an exception in user code or a non-finite loss."""
-
-
 class Run:
     """Handle that ``experiment.run()`` returns. It keeps its experiment alive."""
 

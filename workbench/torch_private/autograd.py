@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from workbench.torch_private.distributed import sharded_together
-from workbench.torch_private.lookup import Check, expect, private
+from workbench.torch_private.lookup import Check, expect, nothing, private
 from workbench.torch_private.modules import COMPILED_CALL
 
 if TYPE_CHECKING:
@@ -356,8 +356,8 @@ def _check_transforms() -> None:
 def _check_hook_tables() -> None:
     module = torch.nn.Identity()
     handles = [
-        module.register_forward_pre_hook(lambda *_: None, with_kwargs=True),
-        module.register_forward_hook(lambda *_: None, with_kwargs=True, always_call=True),
+        module.register_forward_pre_hook(nothing, with_kwargs=True),
+        module.register_forward_hook(nothing, with_kwargs=True, always_call=True),
     ]
     ids = {cast(Any, handle).id for handle in handles}
     tables = [vars(module)[name] for name in HOOK_TABLES]
@@ -373,7 +373,11 @@ def _check_compiled_module() -> None:
 
 def _check_unseen_hook() -> None:
     seen: list[bool] = []
-    unseen_by_dynamo(lambda *, under_dynamo: seen.append(under_dynamo))()
+
+    def hook(*, under_dynamo: bool) -> None:
+        seen.append(under_dynamo)
+
+    unseen_by_dynamo(hook)()
     expect(seen == [False], "a hook does not know that Dynamo is not watching")
 
 

@@ -95,8 +95,9 @@ def _check_backends() -> None:
 
 def _check_limits() -> None:
     expect(recompile_limit() >= 1, "there is no limit of variants")
-    for error in (*graph_break_errors(), recompile_limit_error()):
-        expect(issubclass(error, BaseException), f"{error} is no error")
+    kinds: tuple[Any, ...] = (*graph_break_errors(), recompile_limit_error())
+    for kind in kinds:
+        expect(issubclass(kind, BaseException), f"{kind} is no error")
 
 
 def _check_modes() -> None:

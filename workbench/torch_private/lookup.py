@@ -78,6 +78,10 @@ def expect(holds: object, what: str) -> None:
         raise AssertionError(what)
 
 
+def nothing(*_args: Any, **_kwargs: Any) -> None:
+    """Do nothing: a hook of a check."""
+
+
 class _Missing:
     """Stands for a name that this torch lacks."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from workbench.torch_private.lookup import Check, expect, private
+from workbench.torch_private.lookup import Check, expect, nothing, private
 
 MODULE_CALL: CodeType = private("torch.nn.Module._wrapped_call_impl.__code__")
 """Code object of every module's call, compiled or not, with the module as ``self``."""
@@ -75,7 +75,7 @@ def _check_hooks() -> None:
     ):
         module = nn.Identity()
         expect(not has_hooks(module), "a new module has hooks")
-        getattr(module, register)(lambda *_: None)
+        getattr(module, register)(nothing)
         expect(has_hooks(module), f"{register} puts a hook elsewhere")
 
 

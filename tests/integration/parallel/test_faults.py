@@ -22,8 +22,8 @@ from torch import nn
 from tests.integration.parallel.support import DEADLINE_S, Net, made, until, until_told
 from tests.waiting import wait_until
 from workbench.experiment import Experiment
+from workbench.experiment.control import RunError
 from workbench.experiment.data.sources import DataError
-from workbench.experiment.run import RunError
 from workbench.modes.layout.layout import Layout
 from workbench.parallel.exchange.files import Folder
 from workbench.parallel.exchange.stream import Message

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from tests.integration.parallel.support import Net, made
-from workbench.experiment.run import RunError
+from workbench.experiment.control import RunError
 from workbench.experiment.state.module_containers import MOST_COPIED
 from workbench.experiment.state.module_state import ModuleState
 
