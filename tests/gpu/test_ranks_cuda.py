@@ -1,7 +1,7 @@
 """The numbers of a plain loop on NCCL ranks too: every part of a recipe. Needs a GPU.
 
 With several cards two ranks share each batch, as on the CPU. NCCL refuses two ranks on one card, so
-there one rank has all of it: what travels, comes home and is laid out is held, and what is divided
+there one rank has all of it: what is sent, comes back and is laid out is held, and what is divided
 is not.
 """
 

@@ -38,7 +38,7 @@ from workbench.experiment.training import Training
 from workbench.modes import ModeSet
 from workbench.parallel.exchange.files import Folder, Job
 from workbench.parallel.exchange.stream import Follower, Message, Writer
-from workbench.parallel.rank.program import join, write_down
+from workbench.parallel.rank.program import join, write_fault
 from workbench.parallel.rank.rank import Rank
 from workbench.parallel.transfer.checkpoint import load
 from workbench.parallel.transfer.job_pickle import unpack
@@ -73,7 +73,7 @@ class Arm:
         self._advance: Callable[[], object] = training.advance
         self._rank: Rank | None = None
         self._samples = 0
-        if self._ranks > 1 or training.modeset.elsewhere:
+        if self._ranks > 1 or training.modeset.is_remote:
             layout = training.modeset["parallel"].value
             self._rank = Rank(training, Job(layout, None, None, save_every_s=None), folder)
             self._advance = self._rank.advance
@@ -282,13 +282,13 @@ class Arm:
 def main(arguments: list[str]) -> int:
     """Execute the orders in a folder; returns the exit status."""
     folder, rank = Folder(Path(arguments[0])), int(os.environ.get("RANK", "0"))
-    folder.introduce(rank)
+    folder.record_pid(rank)
     try:
         if "WORLD_SIZE" in os.environ:
             join(_PATIENCE)
         Arm(folder).serve()
     except BaseException as error:  # noqa: BLE001 - a model may raise anything; it is reported
-        write_down(error, rank, folder)
+        write_fault(error, rank, folder)
         os._exit(1)
     sys.stdout.flush()
     os._exit(0)  # nothing is left to be saved, and torch's shutdown takes a second

@@ -134,7 +134,7 @@ class ArmProcess:
             return f"its ranks lost each other: {fault.type}: {fault.message}".strip().split("\n")[
                 0
             ]
-        said = self.folder.last_words()
+        said = self.folder.last_printed_line()
         return f"ended from outside (status {status}), as when memory runs out. {said}".strip()
 
 

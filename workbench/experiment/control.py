@@ -31,7 +31,7 @@ from workbench.experiment.state.user_code import callers_level
 
 if TYPE_CHECKING:
     from workbench.experiment.report.run_directory import RunFile
-    from workbench.experiment.runtime.remote import Stretch
+    from workbench.experiment.runtime.remote import RemoteSession
     from workbench.experiment.runtime.runner import Runner
     from workbench.experiment.settings import Settings
     from workbench.experiment.training import Training
@@ -196,7 +196,7 @@ class Control:
     def when_free(self, action: Callable[[], object], *, ended: bool) -> None:
         """Call ``action`` once nothing is computed alongside a run; at once if nothing is."""
         if self._runner.rehearsing:
-            self._runner.cut_short()
+            self._runner.cancel_trials()
             self._runner.submit(action)
         elif ended and self._runner.ending:
             self._runner.afterwards(action)
@@ -259,11 +259,11 @@ class Control:
         else:
             self.step(1)
 
-    def follow_workers(self, stretch: Stretch, plan: Plan, *, and_pause: bool) -> None:
+    def follow_workers(self, session: RemoteSession, plan: Plan, *, and_pause: bool) -> None:
         """Follow steps that other processes are already computing."""
         if plan.until_epoch is not None:
             plan.from_epoch = plan.until_epoch - self._settings.epochs
-        self._start(lambda: plan, given=stretch)
+        self._start(lambda: plan, given=session)
         if and_pause:
             self.pause()
 
@@ -289,7 +289,7 @@ class Control:
     def _end_trials(self) -> None:
         """Wait for what is computed alongside a run; end trials of remedies, as the user chose."""
         if self._runner.rehearsing:
-            self._runner.cut_short()
+            self._runner.cancel_trials()
             self.await_end()
 
     def _compute_late_captures(self) -> None:
@@ -300,7 +300,7 @@ class Control:
         self,
         make_plan: Callable[[], Plan],
         *,
-        given: Stretch | None = None,
+        given: RemoteSession | None = None,
         keep_error: bool = False,
     ) -> None:
         self._settings.refuse_if_closed()
@@ -310,7 +310,7 @@ class Control:
         self,
         make_plan: Callable[[], Plan],
         *,
-        given: Stretch | None = None,
+        given: RemoteSession | None = None,
         keep_error: bool = False,
     ) -> Callable[[], None]:
         """Return a function that starts a run on any thread, with the calling thread's settings."""

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from workbench.experiment.loop.stop_condition import Plan
     from workbench.experiment.loop.validation import Validation
     from workbench.experiment.report.captures import CaptureStore
-    from workbench.experiment.runtime.remote import Stretch
+    from workbench.experiment.runtime.remote import RemoteSession
     from workbench.modes import ModeSet
     from workbench.modes.effects.step_times import StepTimings
     from workbench.records import (
@@ -418,7 +418,7 @@ class Experiment:
         """
         self._control.compute_captures()
 
-    def follow_workers(self, stretch: Stretch, plan: Plan, *, and_pause: bool) -> None:
+    def follow_workers(self, stretch: RemoteSession, plan: Plan, *, and_pause: bool) -> None:
         """Follow steps that other processes are already computing.
 
         Args:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from workbench.experiment.experiment import Experiment
     from workbench.experiment.failure.out_of_memory import MemoryTool
-    from workbench.experiment.runtime.remote import Elsewhere
+    from workbench.experiment.runtime.remote import SendToRanks
 
 _ASSEMBLY = "workbench.panel.assembly"
 """Has Workbench's own as ``SERVICES``. Imported by name: it is above, and imports this package."""
@@ -30,7 +30,7 @@ class Services:
     """Called with every new experiment, in this order: writers, the hub, the first captures."""
     display: Callable[..., Any] | None = None
     """``display(experiment, **options)`` returns the MIME bundle of its display."""
-    send: Elsewhere | None = None
+    send: SendToRanks | None = None
     """Has steps of parallel modes computed by worker processes."""
     memory_tool: Callable[[], MemoryTool] | None = None
     """Makes what simulates GPUs and explains a shortage; called when it is first needed."""

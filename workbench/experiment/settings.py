@@ -17,7 +17,7 @@ from workbench.allocator.memory_limit import CardLimit
 from workbench.experiment.data.sources import DataError
 from workbench.experiment.failure.out_of_memory import play, refuse_what_cannot_begin
 from workbench.experiment.loop.first_step import describe_idle, describe_switch
-from workbench.experiment.loop.local_steps import HomeSteps
+from workbench.experiment.loop.local_steps import LocalSteps
 from workbench.experiment.loop.stop_condition import Plan
 from workbench.experiment.recipe.arguments import check_model, positive, uncompiled, whole
 from workbench.experiment.recipe.hot_swap import refusal, swap
@@ -181,7 +181,7 @@ def set_modes(training: Training, modeset: ModeSet) -> None:
         return
     modeset.load_state_dict(before.state_dict())
     training.modeset = modeset
-    training.at_home = HomeSteps()
+    training.local_steps = LocalSteps()
     training.note_modes()
     text = describe_switch(before, modeset)
     _mark(training, text)
@@ -228,7 +228,7 @@ def set_validation(training: Training, val: DataSource) -> None:
 def set_learning_rate(training: Training, value: float) -> None:
     """Set the learning rate of the next step, and scale the rest of a schedule with it."""
     text, schedule = _rate_text(value), training.schedule
-    if training.is_away:  # the processes that compute steps scale it
+    if training.is_remote:  # the processes that compute steps scale it
         follow_learning_rate(training.optimizer, value)
         schedule.num_changes += 1
         effect = f", and {schedule.name} goes on scaled with it" if schedule.scheduler else ""

@@ -24,7 +24,7 @@ from workbench.experiment.loop.first_step import first_step
 from workbench.experiment.loop.foreign_steps import ForeignSteps
 from workbench.experiment.loop.guard import Guard, NonFiniteError, copy_at_risk, noted, undo
 from workbench.experiment.loop.interruption import Interruption
-from workbench.experiment.loop.local_steps import HomeSteps
+from workbench.experiment.loop.local_steps import LocalSteps
 from workbench.experiment.loop.measures import Measures
 from workbench.experiment.loop.probe import Probing
 from workbench.experiment.loop.scalars import ScalarLog
@@ -78,10 +78,10 @@ class Training:
     undivided = ""
     """Why ranks compute whole batches, as the beginning of a sentence; ``""`` if they do not, or
     if it is not known (`workbench.parallel.checks.batch_sums`)."""
-    ways: frozenset[tuple[str, str]] = frozenset()
+    model_paths: frozenset[tuple[str, str]] = frozenset()
     """Pairs of operations in the graphs of steps on ranks
     (`workbench.parallel.checks.model_paths`)."""
-    new_ways = 0
+    num_new_paths = 0
     """How often ranks have returned because of one that was new."""
     trained_at_start: dict[str, bool] | None = None
     """On a rank: which parameters were trained when it began, by name."""
@@ -135,14 +135,14 @@ class Training:
         self.step_count = 0
         self.steps_in_epoch = 0
         """Steps of this epoch; batches that were left out are not counted."""
-        self.at_home = HomeSteps()
+        self.local_steps = LocalSteps()
         """Steps that are computed in this process, whatever the layout."""
         self.seeded = False
         self.validating = False
         """Whether validation was in progress when something was raised."""
         self.rehearsing = False
         """Whether the step in progress is undone afterwards (`workbench.experiment.loop.guard`)."""
-        self.is_away = False
+        self.is_remote = False
         """Whether other processes compute its steps (`workbench.experiment.runtime.remote`)."""
         self.card: CardPlayer | None = None
         """The simulated GPU that steps and validations run on; None: they run on the actual
@@ -165,7 +165,7 @@ class Training:
         before = getattr(self, "model", model)
         if before is not model:
             self.note(read_by_loss(before, self.loss))
-            self.undivided, self.ways, self.new_ways = "", frozenset(), 0
+            self.undivided, self.model_paths, self.num_new_paths = "", frozenset(), 0
         self.model = model
         self.origin = Origin(model)
         self.take_train_mode()

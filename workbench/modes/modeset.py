@@ -47,7 +47,7 @@ class ModeSet:
         self._tell_compile(acting)
         self._tell_checkpoint(acting)
         self.compiled = self._modes[Compile.name].value != Compile.default
-        self.elsewhere = self._modes[Parallel.name].value != Parallel.default
+        self.is_remote = self._modes[Parallel.name].value != Parallel.default
         """Whether steps are computed outside of this process."""
         self.changes = bool(acting)
         """Whether any mode is not at its default."""

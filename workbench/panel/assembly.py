@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from workbench.experiment.failure.out_of_memory import MemoryTool
     from workbench.experiment.loop.stop_condition import Plan
     from workbench.experiment.report.events import Event
-    from workbench.experiment.runtime.remote import Stretch
+    from workbench.experiment.runtime.remote import RemoteSession
     from workbench.experiment.training import Training
 
 __all__ = ["SERVICES", "Experiment"]
@@ -47,7 +47,7 @@ def _memory_tool() -> MemoryTool:
     return OutOfMemoryTool()
 
 
-def _elsewhere(training: Training, plan: Plan, folder: Path) -> Stretch:
+def _send_to_ranks(training: Training, plan: Plan, folder: Path) -> RemoteSession:
     from workbench.dynamo.listen.rank_reports import companions
     from workbench.parallel.session.mirror import send
 
@@ -151,7 +151,7 @@ SERVICES = Services(
         _pause_what_its_cell_left,
     ),
     display=_display,
-    send=_elsewhere,
+    send=_send_to_ranks,
     memory_tool=_memory_tool,
 )
 """What every new experiment gets, unless others are provided."""

@@ -23,8 +23,8 @@ from workbench.parallel.exchange.files import FOLLOWED, LAUNCHER, Folder
 from workbench.parallel.exchange.stream import Follower, Message
 from workbench.parallel.launch.launch import FoundWorkers, key_of_launcher
 from workbench.parallel.session.history import History
-from workbench.parallel.session.mirror import WorkersStretch
-from workbench.parallel.session.session import Away
+from workbench.parallel.session.mirror import Mirror
+from workbench.parallel.session.session import Session
 from workbench.parallel.transfer.checkpoint import load
 from workbench.parallel.transfer.job_pickle import unpack
 from workbench.trust import Seal, SealError, stranger_in
@@ -62,10 +62,10 @@ def attach(run: str | os.PathLike[str], *, trust: bool = False) -> Experiment:
     for experiment in experiments():
         if experiment.path.resolve() == path:
             return experiment
-    folder = _newest_stretch(path)
+    folder = _newest_session(path)
     _refuse_if_taken(path)
     _take_seal(folder, trust=trust)
-    away = Away.found(folder)
+    session = Session.found(folder)
     training = unpack(folder.payload, seal=folder.seal)
     load(training, folder.start, folder.seal)
     training.random.save()
@@ -75,15 +75,15 @@ def attach(run: str | os.PathLike[str], *, trust: bool = False) -> Experiment:
     if any(command["do"] == "constant" for command in commands):
         training.schedule.end()
     plan = _plan(folder, commands)
-    stretch = WorkersStretch(training, away, (plan.until_step, plan.until_epoch))
-    stretch.catch_up(_followed(folder))
+    mirror = Mirror(training, session, (plan.until_step, plan.until_epoch))
+    mirror.catch_up(_followed(folder))
     training.scalars.flush()  # a writer that follows from now on must not write them again
     experiment = Experiment.around(training, path)
-    experiment.follow_workers(stretch, plan, and_pause=away.is_over)
+    experiment.follow_workers(mirror, plan, and_pause=session.is_over)
     return experiment
 
 
-def _newest_stretch(path: Path) -> Folder:
+def _newest_session(path: Path) -> Folder:
     if not path.is_dir():
         raise FileNotFoundError(f"there is no run directory {path}")
     numbers = [int(one.name) for one in (path / "parallel").glob("[0-9]*") if one.name.isdecimal()]
@@ -94,7 +94,7 @@ def _newest_stretch(path: Path) -> Folder:
         if folder.payload.is_file():
             return folder
         raise FileNotFoundError(
-            f"the ranks of {path.name} had come home: it trained in its kernel after that, and "
+            f"the training of {path.name} is no longer on ranks: it went on in its kernel, and "
             "what a kernel trains by itself ends with it"
         )
     raise FileNotFoundError(
@@ -146,8 +146,8 @@ def _take_seal(folder: Folder, *, trust: bool) -> None:
         folder.take_session()
         if FoundWorkers(folder).status() is None:
             raise RuntimeError(
-                f"the ranks of {folder.shown} still train, and obey only whoever has their key, "
-                "which ended with their kernel; end them (kill "
+                f"the ranks of {folder.shown} still train, and accept only commands with their "
+                "seal, whose key ended with their kernel; end them (kill "
                 f"{FoundWorkers(folder).pid}), and attach again"
             ) from None
 
@@ -157,7 +157,7 @@ def _unknown_origin() -> str:
     if not is_kept():
         return ""
     return (
-        "it may be of somebody else, unpacked or copied, or your key was made anew since, as in a "
+        "it may be of another user, unpacked or copied, or your key was made anew since, as in a "
         f"new container (runs of yours are sealed with {key_file()})"
     )
 
@@ -165,8 +165,8 @@ def _unknown_origin() -> str:
 def _take_key_of_ranks(folder: Folder) -> bool:
     """Whether the folder is sealed with the key of running ranks of this user."""
     with contextlib.suppress(OSError, ValueError, ArithmeticError, LookupError, TypeError):
-        said = Seal.unchecked().read_json(folder.launcher, LAUNCHER)
-        if key := key_of_launcher(int(said["pid"])):
+        launcher = Seal.unchecked().read_json(folder.launcher, LAUNCHER)
+        if key := key_of_launcher(int(launcher["pid"])):
             folder.seal = Seal(bytes.fromhex(key), "")
             folder.take_session()
             return True

@@ -15,8 +15,8 @@ def listed(names: Iterable[str], most: int = 3) -> str:
     return f"{', '.join(found[:most])}{more}"
 
 
-def first_said(mine: str) -> str:
+def first_nonempty(mine: str) -> str:
     """Return the first nonempty text over the ranks; every rank must call it."""
-    said: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(said, mine)
-    return next(filter(None, said), "")
+    of_ranks: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(of_ranks, mine)
+    return next(filter(None, of_ranks), "")

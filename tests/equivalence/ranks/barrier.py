@@ -28,7 +28,7 @@ def accompany(rank: Rank) -> Iterator[None]:
     def wait_and_advance() -> None:
         if rank.leads and rank.training.step_count + 1 in steps:
             carried_out = rank._commands.count
-            rank._teller.position(carried_out)
+            rank._reporter.position(carried_out)
             wait_until(lambda: rank._count_commands() > carried_out, "a command")
         advance()
 

@@ -250,7 +250,7 @@ class _Driver:
         if not self._to_do:
             return
         after, name = self._to_do[0]
-        if step < after - self.experiment._training.is_away:
+        if step < after - self.experiment._training.is_remote:
             return
         del self._to_do[0]
         if name.startswith(SWITCH):

@@ -55,8 +55,8 @@ class Trained(NamedTuple):
     losses: list[float]
     notes: list[str]
     draws: tuple[float, ...]
-    """What the generators give next at home: Python's, NumPy's, torch's."""
-    home: Experiment
+    """What the generators give next in this process: Python's, NumPy's, torch's."""
+    experiment: Experiment
     validations: list[float]
     """Losses."""
 
@@ -128,7 +128,7 @@ def plain_loop(case: Case) -> Plain:
                 nn.utils.clip_grad_norm_(model.parameters(), clip)
             optimizer.step()
             losses.append(loss.item())
-            if len(losses) == STEPS:  # what comes after it is drawn by nobody
+            if len(losses) == STEPS:  # what comes after it is drawn by no one
                 break
         else:
             if case.val is not None:
@@ -150,7 +150,7 @@ def _validated(case: Case, model: nn.Module, loss_of: Any) -> float:
 
 
 def trained(cases: dict[str, Case], root: Path) -> dict[str, Trained]:
-    """Every case, trained by two ranks from the first step on, and home again."""
+    """Every case, trained by two ranks from the first step on, and brought back."""
     found: dict[str, Experiment] = {}
     folders: dict[str, Folder] = {}
     for number, (name, case) in enumerate(cases.items()):
@@ -168,17 +168,17 @@ def trained(cases: dict[str, Case], root: Path) -> dict[str, Trained]:
     for name, one in found.items():
         load(one._training, folders[name].last)
         here = random.random(), float(np.random.rand()), float(torch.rand(()))
-        losses, notes, validations = _told(folders[name])
+        losses, notes, validations = _reported(folders[name])
         done[name] = Trained(losses, notes, here, one, validations)
     return done
 
 
-def _told(folder: Folder) -> tuple[list[float], list[str], list[float]]:
+def _reported(folder: Folder) -> tuple[list[float], list[str], list[float]]:
     """Losses, notes and losses of validations."""
-    told: dict[str, list[float]] = {"train/loss": [], "val/loss": []}
+    scalars: dict[str, list[float]] = {"train/loss": [], "val/loss": []}
     notes: list[str] = []
     for message in Follower(folder.events).new():
         notes += message.get("notes", ())
         for name, _, values in message.get("series", ()):
-            told.setdefault(name, []).extend(values)
-    return told["train/loss"], notes, told["val/loss"]
+            scalars.setdefault(name, []).extend(values)
+    return scalars["train/loss"], notes, scalars["val/loss"]

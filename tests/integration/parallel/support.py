@@ -17,7 +17,7 @@ from workbench.experiment.loop.stop_condition import Plan
 from workbench.modes.layout.layout import Layout
 from workbench.parallel.exchange.files import Folder, Job
 from workbench.parallel.exchange.stream import Message
-from workbench.parallel.session.session import Away
+from workbench.parallel.session.session import Session
 from workbench.parallel.transfer.checkpoint import save
 from workbench.parallel.transfer.job_pickle import pack
 from workbench.parallel.transfer.object_state import ObjectState
@@ -128,7 +128,7 @@ def made(
 
 
 def prepare(experiment: Experiment, folder: Folder, layout: str, until_step: int) -> None:
-    """What `Away.send` does before it starts workers."""
+    """What `Session.send` does before it starts workers."""
     training = experiment._training
     training.random.restore()
     training.detach_modes()
@@ -158,17 +158,17 @@ def moments(experiment: Experiment) -> dict[tuple[str, str], Any]:
     }
 
 
-def until_told(away: Away, kind: str, heard: list[Message]) -> Message:
-    """Listen until the workers tell something of this kind; all that is told is added."""
+def until_reported(session: Session, kind: str, messages: list[Message]) -> Message:
+    """Read until the workers report a message of this kind; all messages are added."""
     found: list[Message] = []
 
     def listen() -> bool:
-        for message in away.news():
-            heard.append(message)
+        for message in session.news():
+            messages.append(message)
             if message["type"] == kind:
                 found.append(message)
                 break
         return bool(found)
 
-    wait_until(listen, f"{kind!r} of the workers that write to {away.folder.log}")
+    wait_until(listen, f"{kind!r} of the workers that write to {session.folder.log}")
     return found[0]

@@ -113,7 +113,7 @@ def as_if_it_had_stayed(tmp_path: Path, steps: int) -> torch.Tensor:
     return losses(stayed)
 
 
-def test_a_run_that_goes_on_is_steered_and_brought_home(tmp_path: Path) -> None:
+def test_a_run_that_goes_on_is_controlled_and_brought_back(tmp_path: Path) -> None:
     assert kernel(tmp_path, 1_000_000, "die").wait(300) == -signal.SIGKILL
     assert read_run(tmp_path / "runs" / "run", tmp_path).status == "detached"
     experiment = attach(tmp_path / "runs" / "run")
@@ -139,7 +139,7 @@ def test_a_run_that_goes_on_is_steered_and_brought_home(tmp_path: Path) -> None:
         experiment.close()
 
 
-def test_ranks_at_work_are_not_called_home_for_a_first_capture(tmp_path: Path) -> None:
+def test_ranks_at_work_are_not_recalled_for_a_first_capture(tmp_path: Path) -> None:
     assert kernel(tmp_path, 1_000_000, "die").wait(300) == -signal.SIGKILL
     said = subprocess.run(
         [sys.executable, "-c", NEXT_KERNEL, str(tmp_path / "runs" / "run")],
@@ -195,7 +195,7 @@ def test_ranks_whose_kernel_is_killed_while_it_ends_save_and_end_by_themselves(
         ranks = [psutil.Process(int((folder / f"rank-{rank}.pid").read_text())) for rank in (0, 1)]
         ending.stdin.close()
         ending.stdin = None  # it is not to be closed again
-        wait_until(lambda: '"home"' in (folder / "control.jsonl").read_text(), "the call home")
+        wait_until(lambda: '"recall"' in (folder / "control.jsonl").read_text(), "the recall")
     finally:
         ending.kill()
         ending.communicate()
@@ -217,7 +217,7 @@ def test_ranks_whose_kernel_is_killed_while_it_ends_save_and_end_by_themselves(
 
 
 def test_on_a_hub_ranks_end_with_the_server_of_their_kernel(tmp_path: Path) -> None:
-    """A person stops it, or it was idle for long: it gives back what it had, their GPUs too."""
+    """Its owner stops it, or it was idle for long: it gives back what it had, their GPUs too."""
     server = subprocess.Popen(
         [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
     )

@@ -269,48 +269,50 @@ NORMS: dict[str, Case] = {
 
 
 @pytest.fixture(scope="module")
-def away(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trained]:
-    return trained({**EVERY, **NORMS}, tmp_path_factory.mktemp("away"))
+def by_ranks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trained]:
+    return trained({**EVERY, **NORMS}, tmp_path_factory.mktemp("by_ranks"))
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_ranks_train_as_a_plain_loop(name: str, away: dict[str, Trained]) -> None:
-    alone, ranks = plain_loop(EVERY[name]), away[name]
+def test_ranks_train_as_a_plain_loop(name: str, by_ranks: dict[str, Trained]) -> None:
+    alone, ranks = plain_loop(EVERY[name]), by_ranks[name]
     assert ranks.losses == pytest.approx(alone.losses, rel=1e-6, abs=1e-7)
-    ours = ranks.home.model.state_dict()
+    ours = ranks.experiment.model.state_dict()
     assert list(ours) == list(alone.model.state_dict())
     for path, plain in alone.model.state_dict().items():
         torch.testing.assert_close(ours[path], plain, rtol=1e-5, atol=1e-6, msg=path)
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_what_ranks_divide_is_said(name: str, away: dict[str, Trained]) -> None:
-    found = [note for note in away[name].notes if note.endswith(UNDIVIDED)]
+def test_what_ranks_divide_is_said(name: str, by_ranks: dict[str, Trained]) -> None:
+    found = [note for note in by_ranks[name].notes if note.endswith(UNDIVIDED)]
     assert len(found) == (name in WHOLE)
 
 
 @pytest.mark.parametrize("name", {**EVERY, **NORMS})
-def test_batch_norm_that_sees_parts_is_said(name: str, away: dict[str, Trained]) -> None:
-    notes = away[name].notes
+def test_batch_norm_that_sees_parts_is_said(name: str, by_ranks: dict[str, Trained]) -> None:
+    notes = by_ranks[name].notes
     assert (NORMALISES in notes) == (name in NORMS)
     if name == "batch norm of two rows":
         assert DRAWS_APART in notes
 
 
-def test_numbers_of_modules_come_home(away: dict[str, Trained]) -> None:
+def test_numbers_of_modules_come_back(by_ranks: dict[str, Trained]) -> None:
     for name, kept in (
         ("samples that are counted", "seen"),
         ("rows before", "at"),
         ("the last mean", "last"),
         ("an average from the first on", "mean"),
     ):
-        models = away[name].home.model, plain_loop(EVERY[name]).model
+        models = by_ranks[name].experiment.model, plain_loop(EVERY[name]).model
         ours, plain = (getattr(one.stem, kept) for one in models)
         assert ours == pytest.approx(plain, rel=1e-5), name
 
 
-def test_what_a_data_set_keeps_comes_home(away: dict[str, Trained]) -> None:
-    homes = {name: away[name].home._training.cursor.source.loader.dataset for name in KEEPING}
+def test_what_a_data_set_keeps_comes_back(by_ranks: dict[str, Trained]) -> None:
+    homes = {
+        name: by_ranks[name].experiment._training.cursor.source.loader.dataset for name in KEEPING
+    }
     assert len(homes["a cache"].cache) == SAMPLES
     assert homes["a curriculum"].level == pytest.approx(0.01 * (SAMPLES + BATCH))
     expected = np.random.default_rng(3)
@@ -321,7 +323,7 @@ def test_what_a_data_set_keeps_comes_home(away: dict[str, Trained]) -> None:
         ("a curriculum", "what the data set keeps"),
         ("a generator", "samples draw random numbers"),
     ):
-        assert any(does in note for note in away[name].notes), name
+        assert any(does in note for note in by_ranks[name].notes), name
 
 
 class Later(Net):

@@ -95,7 +95,7 @@ def test_ranks_of_a_notebook(tmp_path: Path) -> None:
         # Dynamo looks up in a module what a cell has for globals
         assert run(first, COMPILED).splitlines() == ["finished compile+ddp:2", "['', '']"]
         folder = tmp_path / "runs" / "cells" / "parallel"
-        # of the stretch that trains: those that have come home have no payload any more
+        # of the session that trains: those that have ended have no payload any more
         wait_until(
             lambda: any(
                 (one / "payload.pkl").exists() and (one / "rank-0.report.json").exists()

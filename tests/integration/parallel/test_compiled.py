@@ -39,7 +39,7 @@ class Breaking(Net):
 
 @pytest.fixture(autouse=True)
 def _as_in_a_notebook() -> Iterator[None]:
-    with only(Services(send=assembly._elsewhere)):
+    with only(Services(send=assembly._send_to_ranks)):
         yield
 
 
@@ -106,8 +106,8 @@ def test_the_limit_of_recompiles_on_ranks_is_noted_and_at_the_toggle(tmp_path: P
 def test_what_is_no_report_of_ranks_is_none(tmp_path: Path) -> None:
     experiment = made(tmp_path / "runs")
     wb.compile_report(experiment)
-    stretch = experiment.path / "parallel" / "1"
-    stretch.mkdir(parents=True)
+    session = experiment.path / "parallel" / "1"
+    session.mkdir(parents=True)
     for text in ("", "[{]", json.dumps([])):
-        (stretch / "rank-0.compiled.json").write_text(text)
+        (session / "rank-0.compiled.json").write_text(text)
         assert wb.compile_report(experiment).record.regions == ()

@@ -1,4 +1,4 @@
-"""A run that was away on two ranks is the run that stayed: losses, weights, moments, positions.
+"""A run that was on two ranks is the run that stayed: losses, weights, moments, positions.
 
 Ranks add up in another order than one process does, so float32 losses agree to 1e-6 and not to the
 bit. SGD is among the optimizers because Adam hides a gradient that is a factor too large.
@@ -159,9 +159,9 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def homes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Experiment]:
-    """Every case, home again after steps 6 to 25 on two ranks, and ten more steps here."""
-    root = tmp_path_factory.mktemp("away")
+def returned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Experiment]:
+    """Every case, brought back after steps 6 to 25 on two ranks, and ten more steps here."""
+    root = tmp_path_factory.mktemp("remote")
     found: dict[str, Experiment] = {}
     folders: dict[str, Folder] = {}
     for number, (name, case) in enumerate(CASES.items()):
@@ -183,36 +183,35 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Experiment]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_run_that_was_away_is_the_run_that_stayed(
-    name: str, homes: dict[str, Experiment], tmp_path: Path
+def test_a_run_that_was_remote_is_the_run_that_stayed(
+    name: str, returned: dict[str, Experiment], tmp_path: Path
 ) -> None:
-    home, stayed = homes[name], CASES[name].experiment(tmp_path)
+    back, stayed = returned[name], CASES[name].experiment(tmp_path)
     stayed.run(steps=AFTER, wait=True)
-    assert home.step_count == stayed.step_count == AFTER
-    mine, theirs = losses(home), losses(stayed)
-    away = torch.cat(
-        [mine[:BEFORE], mine[-(AFTER - AWAY) :]]
-    )  # what was told while away is not here
+    assert back.step_count == stayed.step_count == AFTER
+    mine, theirs = losses(back), losses(stayed)
+    remote = torch.cat([mine[:BEFORE], mine[-(AFTER - AWAY) :]])  # what ranks reported is not here
     here = torch.cat([theirs[:BEFORE], theirs[-(AFTER - AWAY) :]])
-    torch.testing.assert_close(away, here, rtol=1e-6, atol=0)
+    torch.testing.assert_close(remote, here, rtol=1e-6, atol=0)
     for (path, ours), plain in zip(
-        home.model.named_parameters(), stayed.model.parameters(), strict=True
+        back.model.named_parameters(), stayed.model.parameters(), strict=True
     ):
         torch.testing.assert_close(ours, plain, rtol=1e-5, atol=1e-6, msg=path)
-    assert dict(home.model.named_buffers()).keys() == dict(stayed.model.named_buffers()).keys()
-    torch.testing.assert_close(moments(home), moments(stayed), rtol=1e-4, atol=1e-6)
-    assert home.learning_rate == stayed.learning_rate
-    ours, plain = home._training, stayed._training
+    assert dict(back.model.named_buffers()).keys() == dict(stayed.model.named_buffers()).keys()
+    torch.testing.assert_close(moments(back), moments(stayed), rtol=1e-4, atol=1e-6)
+    assert back.learning_rate == stayed.learning_rate
+    ours, plain = back._training, stayed._training
     assert ours.cursor.position() == plain.cursor.position()
     assert torch.equal(ours.random._states[0], plain.random._states[0])
 
 
 def test_validation_is_that_of_a_single_process(
-    homes: dict[str, Experiment], tmp_path: Path
+    returned: dict[str, Experiment], tmp_path: Path
 ) -> None:
     stayed = CASES["fsdp, SGD, validated"].experiment(tmp_path)
     stayed.run(steps=AFTER, wait=True)
     last = [
-        Run(one).metrics["val/loss"]["value"][-1] for one in (stayed, homes["fsdp, SGD, validated"])
+        Run(one).metrics["val/loss"]["value"][-1]
+        for one in (stayed, returned["fsdp, SGD, validated"])
     ]
     assert last[0] == pytest.approx(last[1], rel=1e-6)

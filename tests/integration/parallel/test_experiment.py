@@ -1,4 +1,4 @@
-"""An experiment whose steps ranks compute: captures, faults and ends, as a person has them."""
+"""An experiment whose steps ranks compute: captures, faults and ends, as a user has them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from workbench.parallel.transfer.job_pickle import PackingError
 
 
 def under_way(experiment: Experiment, step: int = 5) -> Run:
-    """A run whose ranks have told of so many steps."""
+    """A run whose ranks have reported so many steps."""
     reached = threading.Event()
     experiment.subscribe(lambda event: event.step >= step and reached.set(), every_step=True)
     run = experiment.run(steps=100_000)
@@ -81,7 +81,7 @@ def test_a_rank_that_is_killed_costs_what_it_did_since_the_last_checkpoint(tmp_p
     assert experiment.failure.title == "A worker died"
     assert experiment.step_count == 4
     assert all(map(torch.equal, experiment.model.parameters(), kept))
-    # it goes on from there, and steps that are done again are told again
+    # it goes on from there, and steps that are done again are reported again
     experiment.modes = ""
     experiment.resume_from_failure()
     experiment.pause()
@@ -123,7 +123,7 @@ def test_a_loss_that_is_not_finite_pauses_it_and_the_batch_is_left_out(tmp_path:
     assert experiment._training.cursor.index == position + 1
 
 
-def test_what_cannot_be_packed_is_told_before_a_process_is_started(tmp_path: Path) -> None:
+def test_what_cannot_be_packed_is_reported_before_a_process_is_started(tmp_path: Path) -> None:
     experiment = made(tmp_path, Net, modes="ddp:2")
     experiment.model.blocks[1].guard = threading.Lock()
     with pytest.raises(PackingError, match=r"model\.blocks\.1\.guard is a _thread\.lock"):
@@ -135,7 +135,7 @@ def test_what_cannot_be_packed_is_told_before_a_process_is_started(tmp_path: Pat
 
 
 @pytest.mark.usefixtures("forked_ranks")
-def test_a_capture_is_computed_at_home_and_costs_no_step(tmp_path: Path) -> None:
+def test_a_capture_is_computed_in_the_kernel_and_costs_no_step(tmp_path: Path) -> None:
     experiment = made(tmp_path / "runs", Net, lr=0.01, modes="ddp:2")
     run = under_way(experiment)
     record = experiment.capture(GraphProbe()).wait(120)
@@ -225,9 +225,9 @@ class Thorough(Net):
 
 @pytest.mark.usefixtures("forked_ranks")
 def test_a_long_validation_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For longer than it would be if its ranks told nothing."""
-    patience_s = 10.0
-    monkeypatch.setattr(mirror, "_PATIENCE_S", patience_s)
+    """For longer than it would be if its ranks reported nothing."""
+    limit_s = 10.0
+    monkeypatch.setattr(mirror, "_SILENCE_LIMIT_S", limit_s)
     hold, inputs, targets = tmp_path / "hold", *rows()
     data, val = (inputs[:32], targets[:32]), (inputs[:16], targets[:16])
     experiment = made(tmp_path, lambda: Thorough(hold), data, batch_size=32, val=val, modes="ddp:2")
@@ -241,7 +241,7 @@ def test_a_long_validation_is_waited_for(tmp_path: Path, monkeypatch: pytest.Mon
     def is_waited_for() -> bool:
         words = r"waiting for ddp:2, whose first rank ends an epoch \((\d+) s\)"
         said.extend(map(float, re.findall(words, experiment.message)))
-        return bool(said) and said[-1] > said[0] + patience_s + 2
+        return bool(said) and said[-1] > said[0] + limit_s + 2
 
     try:
         wait_until(is_waited_for, "a validation that lasts")
@@ -252,13 +252,13 @@ def test_a_long_validation_is_waited_for(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 class Branching(Net):
-    """Asks its data which blocks it takes, so that ranks go different ways."""
+    """Asks its data which blocks it takes, so that ranks take different paths."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        asked = x[:, 0].mean()
+        value = x[:, 0].mean()
         x = self.stem(x)
         for at, block in enumerate(self.blocks):
-            if asked * (-1) ** at > 0:
+            if value * (-1) ** at > 0:
                 x = block(x)
         return self.head(x)
 
@@ -273,8 +273,8 @@ def test_ranks_may_branch_differently(tmp_path: Path, modes: str) -> None:
         experiment = made(tmp_path, Branching, modes=modes + layout, optimizer="adamw", lr=0.01)
         experiment.run(steps=30, wait=True)
         found.append(losses(experiment))
-        asked = any("reads values of its data" in note for note in experiment.notes)
-        assert asked == layout.startswith("fsdp")
+        value = any("reads values of its data" in note for note in experiment.notes)
+        assert value == layout.startswith("fsdp")
     for ours in found[1:]:
         torch.testing.assert_close(ours, found[0], rtol=1e-5, atol=1e-6)
 
@@ -297,10 +297,10 @@ def test_ranks_tell_of_themselves(tmp_path: Path) -> None:
     run = under_way(experiment, 80)
     run.pause()
     run.wait(120)
-    told = experiment.modeset["parallel"].so_far()
-    assert "rank 0: " in told
-    assert "rank 1: " in told
-    assert "all_gather of " in told
+    reported = experiment.modeset["parallel"].so_far()
+    assert "rank 0: " in reported
+    assert "rank 1: " in reported
+    assert "all_gather of " in reported
     names = experiment.scalars.names()
     assert {"parallel/rank 0 samples_per_s", "parallel/rank 1 memory_mib"} <= set(names)
     assert experiment.samples_per_s is not None

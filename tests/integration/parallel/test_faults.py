@@ -1,4 +1,4 @@
-"""What goes wrong in workers, or around them: who is told what, and what is left."""
+"""What goes wrong in workers, or around them: what is reported, and what is left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.integration.parallel.support import DEADLINE_S, Net, made, until, until_told
+from tests.integration.parallel.support import DEADLINE_S, Net, made, until, until_reported
 from tests.waiting import wait_until
 from workbench.experiment import Experiment
 from workbench.experiment.control import RunError
@@ -27,7 +27,7 @@ from workbench.experiment.data.sources import DataError
 from workbench.modes.layout.layout import Layout
 from workbench.parallel.exchange.files import Folder
 from workbench.parallel.exchange.stream import Message
-from workbench.parallel.session.session import Away, WorkersError
+from workbench.parallel.session.session import Session, WorkersError
 from workbench.parallel.transfer.checkpoint import load
 from workbench.parallel.transfer.job_pickle import PackingError
 
@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class Faulty(Net):
-    """Its fourth step under way fails on rank 1 alone; the first batch is computed twice."""
+    """Its fourth step in progress fails on rank 1 alone; the first batch is computed twice."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,14 +62,14 @@ class NotFinite(Net):
 
 def sent(
     tmp_path: Path, model: Callable[[], nn.Module] = Net, **settings: Any
-) -> tuple[Experiment, Away]:
+) -> tuple[Experiment, Session]:
     experiment = made(tmp_path / "runs", model)
     training = experiment._training
     training.begin()
     layout, plan = Layout.parse("ddp:2"), until(10_000_000)
-    away = Away.send(training, tmp_path / "parallel", layout, plan, **settings)
+    session = Session.send(training, tmp_path / "parallel", layout, plan, **settings)
     training.end()
-    return experiment, away
+    return experiment, session
 
 
 def ranks_of(folder: Folder) -> list[psutil.Process]:
@@ -77,9 +77,9 @@ def ranks_of(folder: Folder) -> list[psutil.Process]:
     return [psutil.Process(int(folder.pid(rank).read_text())) for rank in (0, 1)]
 
 
-def death_of(away: Away) -> WorkersError:
+def death_of(session: Session) -> WorkersError:
     with pytest.raises(WorkersError) as caught:
-        wait_until(lambda: list(away.news()) and False, "an end")
+        wait_until(lambda: list(session.news()) and False, "an end")
     return caught.value
 
 
@@ -88,19 +88,19 @@ def assert_gone(processes: list[psutil.Process]) -> None:
     assert not alive, f"{alive} are left"
 
 
-def test_what_one_rank_raises_is_what_is_told_and_the_other_ends(tmp_path: Path) -> None:
-    experiment, away = sent(tmp_path, Faulty)
+def test_what_one_rank_raises_is_what_is_reported_and_the_other_ends(tmp_path: Path) -> None:
+    experiment, session = sent(tmp_path, Faulty)
     before = [parameter.clone() for parameter in experiment.model.parameters()]
     try:
-        ranks = ranks_of(away.folder)
-        error = death_of(away)
+        ranks = ranks_of(session.folder)
+        error = death_of(session)
         assert str(error) == "rank 1: ValueError: this batch has no name"
         assert error.fault is not None
         assert "in Faulty.forward" in error.fault.traceback
-        assert error.checkpoint == away.folder.start
+        assert error.checkpoint == session.folder.start
         assert_gone(ranks)
     finally:
-        away.close()
+        session.close()
     for ours, old in zip(experiment.model.parameters(), before, strict=True):
         assert torch.equal(ours, old)
     experiment.run(steps=2, wait=True)  # what is here goes on from where it left
@@ -110,75 +110,75 @@ def test_what_one_rank_raises_is_what_is_told_and_the_other_ends(tmp_path: Path)
 def test_a_loss_that_is_not_finite_on_one_rank_ends_all_with_the_last_good_state(
     tmp_path: Path,
 ) -> None:
-    experiment, away = sent(tmp_path, NotFinite)
-    heard: list[Message] = []
+    experiment, session = sent(tmp_path, NotFinite)
+    messages: list[Message] = []
     try:
-        until_told(away, "end", heard)
-        away.come_home(experiment._training)
+        until_reported(session, "end", messages)
+        session.bring_back(experiment._training)
     finally:
-        away.close()
-    assert away.ended == "nan"
-    assert [one["word"] for one in heard if one["type"] == "non-finite"] == ["NaN"]
+        session.close()
+    assert session.ended == "nan"
+    assert [one["word"] for one in messages if one["type"] == "non-finite"] == ["NaN"]
     assert experiment.step_count == 4, "the forward that warms up is undone, its call too"
     assert all(parameter.isfinite().all() for parameter in experiment.model.parameters())
 
 
 def test_a_rank_that_is_killed_is_named_and_the_checkpoint_kept(tmp_path: Path) -> None:
-    experiment, away = sent(tmp_path, save_every_s=1)
+    experiment, session = sent(tmp_path, save_every_s=1)
     try:
-        ranks = ranks_of(away.folder)
-        until_told(away, "saved", [])
+        ranks = ranks_of(session.folder)
+        until_reported(session, "saved", [])
         ranks[1].send_signal(signal.SIGKILL)
-        error = death_of(away)
+        error = death_of(session)
         assert str(error).startswith("rank 1 was ended from outside")
-        assert error.checkpoint == away.folder.last
+        assert error.checkpoint == session.folder.last
         assert_gone(ranks)
-        away.come_home(experiment._training)
+        session.bring_back(experiment._training)
     finally:
-        away.close()
+        session.close()
     assert experiment.step_count > 0
     experiment.run(steps=2, wait=True)
 
 
 @pytest.mark.usefixtures("forked_ranks")
 def test_a_checkpoint_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
-    experiment, away = sent(tmp_path, save_every_s=0)
-    heard: list[Message] = []
-    draft = away.folder.last.with_name("last.part")
+    experiment, session = sent(tmp_path, save_every_s=0)
+    messages: list[Message] = []
+    draft = session.folder.last.with_name("last.part")
     try:
-        until_told(away, "saved", heard)
+        until_reported(session, "saved", messages)
         shutil.rmtree(draft, ignore_errors=True)
-        while True:  # between two checkpoints there is no draft, and room for what is in its way
+        while True:  # between two checkpoints there is no draft, and room for what takes its place
             with contextlib.suppress(OSError):
                 draft.touch(exist_ok=False)
                 break
-        refused = until_told(away, "not-saved", heard)
+        refused = until_reported(session, "not-saved", messages)
         assert refused["why"].startswith(
-            f"no checkpoint could be written to {away.folder.shown / 'last'}: "
+            f"no checkpoint could be written to {session.folder.shown / 'last'}: "
         )
-        assert away.folder.latest is not None
+        assert session.folder.latest is not None
         draft.unlink()
-        assert until_told(away, "saved", heard)["step"] > refused["step"]
-        away.command("home")
-        last = until_told(away, "end", heard)
-        assert last["how"] == "home"
-        away.come_home(experiment._training)
+        assert until_reported(session, "saved", messages)["step"] > refused["step"]
+        session.command("recall")
+        last = until_reported(session, "end", messages)
+        assert last["how"] == "recalled"
+        session.bring_back(experiment._training)
     finally:
-        away.close()
-    saved = [one["step"] for one in heard if one["type"] == "saved"]
+        session.close()
+    saved = [one["step"] for one in messages if one["type"] == "saved"]
     assert experiment.step_count == saved[-1]
     experiment.run(steps=2, wait=True)
 
 
 def test_ranks_end_when_their_launcher_is_killed(tmp_path: Path) -> None:
-    _, away = sent(tmp_path)
+    _, session = sent(tmp_path)
     try:
-        ranks = ranks_of(away.folder)
-        os.kill(away.pid, signal.SIGKILL)
-        assert "ended from outside" in str(death_of(away))
+        ranks = ranks_of(session.folder)
+        os.kill(session.pid, signal.SIGKILL)
+        assert "ended from outside" in str(death_of(session))
         assert_gone(ranks)
     finally:
-        away.close()
+        session.close()
 
 
 def test_ranks_outlive_the_kernel_and_leave_what_they_reached(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_ranks_outlive_the_kernel_and_leave_what_they_reached(tmp_path: Path) ->
             from workbench.experiment import Experiment
             from workbench.experiment.loop.stop_condition import Plan
             from workbench.modes.layout.layout import Layout
-            from workbench.parallel.session.session import Away
+            from workbench.parallel.session.session import Session
 
             class Cell(nn.Module):
                 def __init__(self):
@@ -210,8 +210,8 @@ def test_ranks_outlive_the_kernel_and_leave_what_they_reached(tmp_path: Path) ->
             training = exp._training
             training.begin()
             layout, plan = Layout.parse("ddp:2"), Plan(until_step=40)
-            away = Away.send(training, root / "parallel", layout, plan)
-            print(away.folder.shown, flush=True)
+            session = Session.send(training, root / "parallel", layout, plan)
+            print(session.folder.shown, flush=True)
             os.kill(os.getpid(), 9)
             """
         )
@@ -262,13 +262,13 @@ def test_ranks_that_cannot_be_started_say_what_was_printed(
     python.chmod(0o755)
     with monkeypatch.context() as patch:
         patch.setattr(sys, "executable", str(python))
-        _, away = sent(tmp_path)
+        _, session = sent(tmp_path)
     try:
-        assert str(death_of(away)).startswith(
+        assert str(death_of(session)).startswith(
             "the ranks could not be started (status 3): the address is in use. What was printed"
         )
     finally:
-        away.close()
+        session.close()
 
 
 def test_data_in_an_order_of_its_own_is_refused_before_anything_is_started(
@@ -281,11 +281,11 @@ def test_data_in_an_order_of_its_own_is_refused_before_anything_is_started(
     assert not (tmp_path / "parallel").exists()
 
 
-def sent_again(experiment: Experiment, tmp_path: Path) -> Away:
+def sent_again(experiment: Experiment, tmp_path: Path) -> Session:
     training = experiment._training
     training.begin()
     try:
-        return Away.send(training, tmp_path / "parallel", Layout.parse("ddp:2"), until(10_000))
+        return Session.send(training, tmp_path / "parallel", Layout.parse("ddp:2"), until(10_000))
     finally:
         training.end()
 

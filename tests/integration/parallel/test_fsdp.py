@@ -1,4 +1,4 @@
-"""What FSDP has no way for is right under ``fsdp`` all the same: weights of a plain loop.
+"""What FSDP does not support is right under ``fsdp`` all the same: weights of a plain loop.
 
 Every case is a model, a loss or an optimizer that torch's `fully_shard` refuses, or gets silently
 wrong, when it is used by itself. The judge is a loop over the whole batches in this process.
@@ -257,7 +257,7 @@ class Clips(torch.optim.SGD):
 
 
 class Sparse(torch.optim.SGD):
-    """Element by element, but by ways that torch has not for tensors that lie over ranks."""
+    """Element by element, but by functions that torch lacks for tensors sharded over ranks."""
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:
@@ -359,7 +359,7 @@ CASES = {
     "a momentum teacher by data": Case(WRITTEN, ByData),
     "weights bounded in forward": Case(WRITTEN, MaxNorm),
     "a block past its forward": Case(AT_ONCE, PastForward),
-    "parameters in a list": Case("used by another way", Held),
+    "parameters in a list": Case("used in another way", Held),
     "several types": Case("of another dtype", Types),
     "channels last": Case("not contiguous", Pixels),
     "tied": Case("shared with another", Tied),
@@ -368,7 +368,7 @@ CASES = {
     "two forwards, computed again": Case("", Twice),
     "a penalty": Case(AT_ONCE, loss=Penalty),
     "a penalty, listed": Case(
-        "used by another way", loss=lambda model: Penalty(model, listed=True)
+        "used in another way", loss=lambda model: Penalty(model, listed=True)
     ),
     "the model in the loss": Case("", loss=TwoViews),
     "LAMB": Case(GATHERED, optimizer=Lamb, clip=0.05),
@@ -396,8 +396,8 @@ OVERFLOWS = {
 
 @pytest.fixture(scope="module")
 def homes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Experiment, Folder]]:
-    """Every case, home again after its steps on two ranks."""
-    root = tmp_path_factory.mktemp("away")
+    """Every case, brought back after its steps on two ranks."""
+    root = tmp_path_factory.mktemp("remote")
     found: dict[str, tuple[Experiment, Folder]] = {}
     for number, (name, case) in enumerate((CASES | OVERFLOWS).items()):
         experiment, folder = case.experiment(root / "runs"), Folder(root / f"{number:02}")
@@ -428,13 +428,13 @@ def test_weights_are_those_of_a_plain_loop(
         torch.testing.assert_close(ours, theirs[path], rtol=1e-5, atol=atol, msg=path)
     for path, ours in experiment.model.named_buffers():
         torch.testing.assert_close(ours, dict(plain.named_buffers())[path], msg=path)
-    told = list(Follower(folder.events).new())
-    notes: list[str] = [note for message in told for note in message.get("notes", ())]
+    messages = list(Follower(folder.events).new())
+    notes: list[str] = [note for message in messages for note in message.get("notes", ())]
     assert bool(notes) is bool(case.note)
     assert case.note in "; ".join(notes)
     if norms:
         series = [
-            one for message in told if message["type"] == "scalars" for one in message["series"]
+            one for message in messages if message["type"] == "scalars" for one in message["series"]
         ]
         ours = [v for one in series if one[0] == "train/gradient_norm" for v in one[2]]
         assert ours == pytest.approx(norms, rel=1e-5)
@@ -490,12 +490,12 @@ class Roots(Net):
 
 
 @pytest.mark.usefixtures("forked_ranks")
-def test_what_is_not_finite_is_told_as_in_one_process(tmp_path: Path) -> None:
+def test_what_is_not_finite_is_reported_as_in_one_process(tmp_path: Path) -> None:
     """And the run has the notes of its ranks."""
     inputs, targets = rows()
     inputs = inputs.abs()
     inputs[3 * BATCH - 1] *= -1
-    told: list[Any] = []
+    ends: list[Any] = []
     for modes in ("", "fsdp:2"):
         torch.manual_seed(0)
         model = Roots()
@@ -507,9 +507,9 @@ def test_what_is_not_finite_is_told_as_in_one_process(tmp_path: Path) -> None:
             experiment.run(steps=8).wait(600)
         failure = experiment.failure
         assert failure is not None
-        told.append((experiment.status, experiment.step_count, failure))
-    assert told[0] == told[1]
-    assert told[0][:2] == ("nan", 2)
+        ends.append((experiment.status, experiment.step_count, failure))
+    assert ends[0] == ends[1]
+    assert ends[0][:2] == ("nan", 2)
     assert any(GATHERED in note for note in experiment._training.board.notes)
 
 

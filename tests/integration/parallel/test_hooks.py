@@ -1,4 +1,4 @@
-"""Hooks and settings of a person's hold on ranks, and what hooks keep comes home."""
+"""Hooks and settings of the user's hold on ranks, and what hooks keep comes back."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Told(Net):
 
     def __init__(self) -> None:
         super().__init__(1)
-        self.register_buffer("told", torch.zeros(8))
+        self.register_buffer("facts", torch.zeros(8))
         self.head.weight.scale = 0.5
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.told.copy_(_facts())
+        self.facts.copy_(_facts())
         return super().forward(x) * self.head.weight.scale
 
 
@@ -134,8 +134,8 @@ def test_hooks_and_settings_hold_as_in_one_process(layout: str, tmp_path: Path) 
             experiment.modes = modes
             experiment.run(steps=steps, wait=True)
             if modes:
-                told = hooked.model.told.tolist()
-    assert told == [1, 1, 1, 1, 1, 7, 0, 0]
+                facts = hooked.model.facts.tolist()
+    assert facts == [1, 1, 1, 1, 1, 7, 0, 0]
     assert torch.allclose(hooked.weights(), wanted.weights(), atol=1e-6)
     assert int(hooked.average.n_averaged) == hooked.stepped == STEPS
     assert hooked.norms == pytest.approx(wanted.norms, abs=1e-6)
@@ -150,7 +150,7 @@ class Apart:
         return gradient * (1 + int(os.environ.get("RANK", "0")))
 
 
-def test_a_hook_by_which_ranks_would_come_apart_is_told(tmp_path: Path) -> None:
+def test_a_hook_by_which_ranks_would_diverge_is_reported(tmp_path: Path) -> None:
     experiment = made(tmp_path / "runs")
     experiment.model.head.weight.register_hook(Apart())
     experiment.modes = "ddp:2"

@@ -13,7 +13,7 @@ from tests.integration.parallel.support import losses, made, rows
 
 HEARD: list[int] = []
 STEPS = 4, 8, 12
-"""Steps at which ranks begin, come home, and the run ends; 4 to an epoch."""
+"""Steps at which ranks begin, the training comes back, and the run ends; 4 to an epoch."""
 
 pytestmark = pytest.mark.usefixtures("forked_ranks")
 

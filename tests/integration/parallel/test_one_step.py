@@ -446,52 +446,52 @@ EVERY = {**CASES, **DRAWS, "late": LATE, **HALF}
 
 
 @pytest.fixture(scope="module")
-def away(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trained]:
-    """Every case, trained by two ranks from the first step on, and home again."""
-    return trained(EVERY, tmp_path_factory.mktemp("away"))
+def by_ranks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trained]:
+    """Every case, trained by two ranks from the first step on, and brought back."""
+    return trained(EVERY, tmp_path_factory.mktemp("by_ranks"))
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_ranks_train_as_a_plain_loop(name: str, away: dict[str, Trained]) -> None:
-    alone, ranks = plain_loop(CASES[name]), away[name]
+def test_ranks_train_as_a_plain_loop(name: str, by_ranks: dict[str, Trained]) -> None:
+    alone, ranks = plain_loop(CASES[name]), by_ranks[name]
     here = random.random(), float(np.random.rand()), float(torch.rand(()))
     assert ranks.losses == pytest.approx(alone.losses, rel=1e-6, abs=1e-7)
-    assert ranks.draws == here, "generators come home as the loop leaves them"
+    assert ranks.draws == here, "generators come back as the loop leaves them"
     plain = dict(alone.model.named_parameters())
-    for path, ours in ranks.home.model.named_parameters():
+    for path, ours in ranks.experiment.model.named_parameters():
         torch.testing.assert_close(ours, plain[path], rtol=1e-5, atol=1e-6, msg=path)
 
 
 @pytest.mark.parametrize("name", DRAWS)
-def test_no_two_ranks_draw_the_same_for_their_rows(name: str, away: dict[str, Trained]) -> None:
-    trained = away[name]
-    rows: Any = trained.home.model.drawn
+def test_no_two_ranks_draw_the_same_for_their_rows(name: str, by_ranks: dict[str, Trained]) -> None:
+    trained = by_ranks[name]
+    rows: Any = trained.experiment.model.drawn
     drawn = rows[rows > 0].tolist()
     assert len(set(drawn)) == len(drawn) > BATCH / 2
     assert any("draws more random numbers for more samples" in note for note in trained.notes)
 
 
-def test_samples_that_begin_to_draw_are_reported(away: dict[str, Trained]) -> None:
-    (note,) = (one for one in away["late"].notes if "random numbers" in one)
+def test_samples_that_begin_to_draw_are_reported(by_ranks: dict[str, Trained]) -> None:
+    (note,) = (one for one in by_ranks["late"].notes if "random numbers" in one)
     assert note.startswith("samples draw random numbers in step 3, and did not in the first batch")
 
 
 @pytest.mark.parametrize("name", HALF)
 def test_gradients_in_half_precision_overflow_no_earlier_than_in_one_process(
-    name: str, away: dict[str, Trained], tmp_path: Path
+    name: str, by_ranks: dict[str, Trained], tmp_path: Path
 ) -> None:
     """A rank rounds the sum over its rows to float16: half of one that overflows may do so later,
     by one halving of the scale for two ranks."""
     alone = experiment(HALF[name], tmp_path)
     alone.run(steps=STEPS, wait=True)
-    ours, plain = away[name].home._training.scaler, alone._training.scaler
+    ours, plain = by_ranks[name].experiment._training.scaler, alone._training.scaler
     assert ours is not None
     assert plain is not None
     assert plain.num_skipped - 1 <= ours.num_skipped <= plain.num_skipped
     assert ours.scale == plain.scale * 2 ** (plain.num_skipped - ours.num_skipped)
 
 
-def test_what_costs_or_differs_is_noted(away: dict[str, Trained]) -> None:
+def test_what_costs_or_differs_is_noted(by_ranks: dict[str, Trained]) -> None:
     for name, words in {
         "a reentrant checkpoint": "use_reentrant=True",
         "a penalty on weights": "the loss takes never.weight of the model",
@@ -499,5 +499,5 @@ def test_what_costs_or_differs_is_noted(away: dict[str, Trained]) -> None:
         "samples that draw from own": "every rank makes the whole batch",
         "a batch that is padded": "collate_fn may give a sample other values",
     }.items():
-        assert any(words in note for note in away[name].notes), name
-    assert away["a function"].notes == []
+        assert any(words in note for note in by_ranks[name].notes), name
+    assert by_ranks["a function"].notes == []

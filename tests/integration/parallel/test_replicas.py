@@ -61,7 +61,7 @@ def apart(exp: Experiment) -> list[str]:
 
 @pytest.mark.usefixtures("forked_ranks")
 @pytest.mark.parametrize("layout", ["ddp:2", "fsdp:2"])
-def test_a_hook_of_the_optimizer_that_reads_a_rank_s_own_is_told(
+def test_a_hook_of_the_optimizer_that_reads_a_rank_s_own_is_reported(
     layout: str, tmp_path: Path
 ) -> None:
     exp = trained(tmp_path, layout, hook=True)
@@ -72,7 +72,7 @@ def test_a_hook_of_the_optimizer_that_reads_a_rank_s_own_is_told(
 
 @pytest.mark.usefixtures("forked_ranks")
 @pytest.mark.parametrize("layout", ["ddp:2", "fsdp:2"])
-def test_a_rate_that_follows_a_rank_s_own_is_told(layout: str, tmp_path: Path) -> None:
+def test_a_rate_that_follows_a_rank_s_own_is_reported(layout: str, tmp_path: Path) -> None:
     exp = trained(tmp_path, layout, rate=True)
     (note,) = apart(exp)
     assert note.startswith("the optimizer's lr")

@@ -1,4 +1,4 @@
-"""What a stretch opens to others, and models and runs that once went wrong in silence."""
+"""What a parallel session opens to others, and models and runs that once went wrong in silence."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ class Sometimes:
 def test_nothing_listens_but_on_loopback(tmp_path: Path) -> None:
     experiment = made(tmp_path, Net, modes="fsdp:2")
     run = under_way(experiment)
-    stretch = max((experiment.path / "parallel").iterdir(), key=lambda path: int(path.name))
-    launcher = psutil.Process(Seal.unchecked().read_json(stretch / "launcher.json", "")["pid"])
+    session = max((experiment.path / "parallel").iterdir(), key=lambda path: int(path.name))
+    launcher = psutil.Process(Seal.unchecked().read_json(session / "launcher.json", "")["pid"])
     processes = [launcher, *children_of(launcher)]
     assert {rank.pid for rank in ranks_of(experiment)} <= {process.pid for process in processes}
     listening = [
@@ -133,7 +133,7 @@ def test_sparse_gradients_are_refused_by_fsdp_alone(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("forked_ranks")
 @pytest.mark.parametrize("layout", ["fsdp:2", "ddp:2"])
-def test_buffers_of_any_type_come_home(tmp_path: Path, layout: str) -> None:
+def test_buffers_of_any_type_come_back(tmp_path: Path, layout: str) -> None:
     experiment = made(tmp_path, Counting, modes=layout)
     experiment.run(steps=5, wait=True)
     assert (experiment.status, experiment.step_count) == ("finished", 5)
@@ -151,7 +151,7 @@ def test_experts_that_one_rank_leaves_out_do_not_hang(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("forked_ranks")
-def test_an_epoch_whose_validation_failed_at_home_is_ended_once(tmp_path: Path) -> None:
+def test_an_epoch_whose_validation_failed_in_the_kernel_is_ended_once(tmp_path: Path) -> None:
     experiment = made(tmp_path, Net, val=Sometimes())
     with pytest.raises(OSError, match="not mounted yet"):
         experiment.run(epochs=3, wait=True)
@@ -166,7 +166,7 @@ def test_an_epoch_whose_validation_failed_at_home_is_ended_once(tmp_path: Path) 
     assert experiment.step_count == 3 * steps, "batches were skipped"
 
 
-def test_a_run_that_came_home_is_not_attached_to_at_an_older_state(tmp_path: Path) -> None:
+def test_a_run_that_came_back_is_not_attached_to_at_an_older_state(tmp_path: Path) -> None:
     experiment = made(tmp_path, Net, modes="ddp:2")
     under_way(experiment)
     ranks_of(experiment)[1].kill()
@@ -179,5 +179,5 @@ def test_a_run_that_came_home_is_not_attached_to_at_an_older_state(tmp_path: Pat
     path = experiment.path
     experiment.close()
     del experiment
-    with pytest.raises(FileNotFoundError, match="had come home"):
+    with pytest.raises(FileNotFoundError, match="is no longer on ranks"):
         attach(path)

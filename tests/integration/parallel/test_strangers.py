@@ -37,27 +37,27 @@ pytestmark = needs_a_stranger
 RUN = """
 top, marker = sys.argv[1:3]
 run = os.path.join(top, "runs", sys.argv[3])
-stretch = os.path.join(run, "parallel", "1")
-os.makedirs(os.path.join(stretch, "last"))
-os.makedirs(os.path.join(stretch, "start"))
+session = os.path.join(run, "parallel", "1")
+os.makedirs(os.path.join(session, "last"))
+os.makedirs(os.path.join(session, "start"))
 os.makedirs(os.path.join(run, "checkpoints"))
 seal = b"workbench.sealed/1 " + b"0" * 64 + b"\\n"
 program = pickle.dumps(Program(marker))
 for name in ("payload.pkl", "last/rest.pt", "last/.metadata", "start/rest.pt", "start/.metadata"):
-    with open(os.path.join(stretch, name), "wb") as file:
+    with open(os.path.join(session, name), "wb") as file:
         file.write((b"" if "metadata" in name else seal) + program)
-with open(os.path.join(stretch, "job.json"), "wb") as file:
+with open(os.path.join(session, "job.json"), "wb") as file:
     file.write(seal + b'{"layout": "ddp:2", "until_step": 5, "until_epoch": null, "session": ""}')
-with open(os.path.join(stretch, "launcher.json"), "wb") as file:
+with open(os.path.join(session, "launcher.json"), "wb") as file:
     file.write(seal + b'{"pid": %d, "created": 0.0, "host": "%s", "ranks": 2, "meeting": ""}'
                % (os.getppid(), os.uname().nodename.encode()))
 with open(os.path.join(run, "run.json"), "w") as file:
     file.write('{"status": "training", "created_at": 0, "process": {"pid": 4000000, "host": "%s"}}'
                % os.uname().nodename)
-with open(os.path.join(stretch, "events.jsonl"), "w") as file:
+with open(os.path.join(session, "events.jsonl"), "w") as file:
     for line in ('{"type":"saved","step":7}', '{"type":"end","how":"finished"}'):
         file.write(line + "\\n")
-open(os.path.join(stretch, "control.jsonl"), "w").close()
+open(os.path.join(session, "control.jsonl"), "w").close()
 """
 """A run directory that runs ``marker`` wherever something of it is unpickled."""
 
@@ -119,8 +119,8 @@ def left_behind() -> Iterator[Path]:
         go_on = folder / "go-on"
         assert kernel(folder, 40, "die", go_on).wait(300) == -signal.SIGKILL
         go_on.touch()
-        stretch = folder / "runs" / "run" / "parallel" / "1"
-        launcher = Seal.unchecked().read_json(stretch / "launcher.json", "")["pid"]
+        session = folder / "runs" / "run" / "parallel" / "1"
+        launcher = Seal.unchecked().read_json(session / "launcher.json", "")["pid"]
         wait_until(lambda: not psutil.pid_exists(launcher), "the end")
         yield folder / "runs" / "run"
 

@@ -1,4 +1,4 @@
-"""What is made, frozen or thawed while ranks train is so from that very step on, and at home."""
+"""What is made, frozen or unfrozen while ranks train is so from that very step on, and later."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workbench.experiment import Experiment
 from workbench.experiment.loop import local_steps
 
 AWAY, BACK, END = 3, 9, 12
-"""Steps after which ranks take over, it comes home, and the run ends."""
+"""Steps after which ranks take over, it comes back, and the run ends."""
 
 pytestmark = pytest.mark.usefixtures("forked_ranks")
 
@@ -74,8 +74,8 @@ def trained(
 @pytest.mark.parametrize(
     ("modes", "at", "frozen", "hook"),
     [
-        pytest.param("ddp:2", 6, True, False, id="thawed by a forward under ddp"),
-        pytest.param("fsdp:2", 6, True, False, id="thawed by a forward under fsdp"),
+        pytest.param("ddp:2", 6, True, False, id="unfrozen by a forward under ddp"),
+        pytest.param("fsdp:2", 6, True, False, id="unfrozen by a forward under fsdp"),
         pytest.param("fsdp:2", 6, False, False, id="frozen by a forward"),
         pytest.param("fsdp:2", AWAY + 1, True, False, id="by the first forward on ranks"),
         pytest.param("fsdp:2", 7, True, True, id="by a hook of the optimizer"),
@@ -122,7 +122,7 @@ def test_ranks_that_would_do_nothing_but_start_leave_it_to_one_process(
     assert len(list((tmp_path / "there").glob("*/parallel/*"))) == 2, "starts of ranks"
     ranks.modes = ""
     ranks.run(steps=2, wait=True)
-    assert not ranks._training.at_home.are_all
+    assert not ranks._training.local_steps.are_all
 
 
 class Grows(nn.Module):

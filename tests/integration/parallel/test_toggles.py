@@ -25,7 +25,7 @@ from workbench.modes import ModeSet
 ORDER = ["compile", "compile+bf16", "compile+bf16+fsdp:2", "fsdp:2", "ddp:2", ""]
 STEPS_EACH = 6
 STEPS = 4_000
-"""More than all toggles take; how many ranks do before they hear of the next one is up to them."""
+"""More than all toggles take; how many ranks do before they read of the next one is up to them."""
 
 pytestmark = pytest.mark.usefixtures("forked_ranks")
 
@@ -78,7 +78,7 @@ class Toggling:
                 self.experiment.stop()
 
 
-def at_home(modes: str) -> str:
+def without_layout(modes: str) -> str:
     return str(ModeSet.parse(modes, "cpu").with_value("parallel", "off"))
 
 
@@ -87,7 +87,7 @@ def at_home(modes: str) -> str:
     [(Digits, digits, "sgd"), (Tokens, sentences, "adamw")],
     ids=["digits", "transformer"],
 )
-def test_through_every_toggle_and_home(
+def test_through_every_toggle_and_back(
     tmp_path: Path, model: Callable[[], nn.Module], data: Callable[[], Any], optimizer: str
 ) -> None:
     given = {"data": data(), "optimizer": optimizer, "lr": 0.01}
@@ -105,7 +105,7 @@ def test_through_every_toggle_and_home(
 
     stayed = made(tmp_path / "runs", model, **given)
     for (begin, modes), (end, _) in pairwise([(0, ""), *toggling.changes, (steps, "")]):
-        stayed.modes = at_home(modes)
+        stayed.modes = without_layout(modes)
         stayed.run(steps=end - begin, wait=True)
     ours, theirs = losses(toggled), losses(stayed)
     left = toggling.changes[2][0]
@@ -142,7 +142,7 @@ def test_where_arithmetic_is_fp32_a_toggled_run_is_an_untoggled_one(
     assert toggled._training.cursor.position() == stayed._training.cursor.position()
 
 
-def test_pause_brings_it_home_and_resume_sends_it_away(tmp_path: Path) -> None:
+def test_pause_brings_it_back_and_resume_sends_it_again(tmp_path: Path) -> None:
     experiment = made(tmp_path / "runs", Net, lr=0.01, modes="ddp:2")
     before = [parameter.clone() for parameter in experiment.model.parameters()]
     reached = threading.Event()
@@ -155,7 +155,7 @@ def test_pause_brings_it_home_and_resume_sends_it_away(tmp_path: Path) -> None:
     step = experiment.step_count
     assert step >= 10
     changed = zip(experiment.model.parameters(), before, strict=True)
-    assert not any(torch.equal(ours, old) for ours, old in changed), "weights are not home"
+    assert not any(torch.equal(ours, old) for ours, old in changed), "weights are not back"
     stayed = made(tmp_path / "runs", Net, lr=0.01)
     stayed.run(steps=step, wait=True)
     torch.testing.assert_close(losses(experiment), losses(stayed), rtol=1e-5, atol=1e-6)
@@ -172,24 +172,24 @@ def test_pause_brings_it_home_and_resume_sends_it_away(tmp_path: Path) -> None:
 def test_a_rate_that_is_set_with_a_toggle_is_not_lost(tmp_path: Path, first: str) -> None:
     experiment = made(tmp_path / "runs", Net, lr=0.01, modes="ddp:2")
     rates: list[float | None] = []
-    reached, home = threading.Event(), threading.Event()
+    reached, back = threading.Event(), threading.Event()
 
     def on_event(event: Event) -> None:
         if event.step >= 5:
             reached.set()
         if isinstance(event, StepDone) and experiment.modes == "fp32":
             rates.append(experiment.learning_rate)
-            home.set()
+            back.set()
 
     experiment.subscribe(on_event, every_step=True)
     run = experiment.run(epochs=1_000)
     assert reached.wait(120)
     if first == "rate":
         experiment.learning_rate = 0.02
-    experiment.modes = ""  # the workers are called home, and hear of nothing any more
+    experiment.modes = ""  # the workers are recalled, and execute no later command
     if first == "modes":
         experiment.learning_rate = 0.02
-    assert home.wait(120)
+    assert back.wait(120)
     run.stop()
     assert experiment.learning_rate == 0.02
     assert set(rates) == {0.02}
@@ -197,26 +197,26 @@ def test_a_rate_that_is_set_with_a_toggle_is_not_lost(tmp_path: Path, first: str
     assert logged == sorted(logged)
 
 
-def test_a_rate_and_an_end_are_told_to_ranks_at_work(tmp_path: Path) -> None:
+def test_a_rate_and_an_end_are_sent_to_ranks_at_work(tmp_path: Path) -> None:
     experiment = made(tmp_path / "runs", Net, lr=0.01, modes="fsdp:2")
-    reached, told = threading.Event(), threading.Event()
+    reached, reported = threading.Event(), threading.Event()
 
     def on_event(event: Event) -> None:
         if event.step >= 5:
             reached.set()
         if isinstance(event, StepDone) and experiment.learning_rate == 0.02:
-            told.set()
+            reported.set()
 
     experiment.subscribe(on_event, every_step=True)
     run = experiment.run(epochs=1_000)
     assert reached.wait(120)
     experiment.learning_rate = 0.02
-    assert told.wait(120)
+    assert reported.wait(120)
     experiment.epochs = experiment.epoch + 3
     run.wait(120)
     assert experiment.status == "finished"
     assert experiment.epoch < 1_000
-    assert len(list((experiment.path / "parallel").iterdir())) == 1, "it came home in between"
+    assert len(list((experiment.path / "parallel").iterdir())) == 1, "it came back in between"
     rates = experiment.scalars.since("train/learning_rate", 0)[1].tolist()
     assert rates == sorted(rates)
     assert {rates[0], rates[-1]} == {0.01, 0.02}
@@ -227,9 +227,9 @@ def falling(optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRSche
     return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.999**step)
 
 
-@pytest.mark.parametrize("home", [False, True])
-def test_a_schedule_is_taken_away_from_ranks_at_work(tmp_path: Path, home: bool) -> None:
-    """At work; or called home already, so that they hear of nothing any more."""
+@pytest.mark.parametrize("recalled", [False, True])
+def test_a_schedule_is_removed_from_ranks_at_work(tmp_path: Path, recalled: bool) -> None:
+    """At work; or recalled already, so that they execute no later command."""
     experiment = made(tmp_path / "runs", Net, lr=0.01, modes="fsdp:2", scheduler=falling)
     reached, constant = threading.Event(), threading.Event()
     after: list[float | None] = []
@@ -245,7 +245,7 @@ def test_a_schedule_is_taken_away_from_ranks_at_work(tmp_path: Path, home: bool)
     experiment.subscribe(on_event, every_step=True)
     run = experiment.run(epochs=1_000)
     assert reached.wait(120)
-    if home:
+    if recalled:
         experiment.modes = ""
     experiment.scheduler = None
     assert constant.wait(120)
@@ -254,7 +254,7 @@ def test_a_schedule_is_taken_away_from_ranks_at_work(tmp_path: Path, home: bool)
     removed = next(marker for marker in experiment.markers if "constant" in marker.text)
     rate = experiment.learning_rate
     said, _, rounded = removed.text.rpartition(" ")
-    assert said == ("off, constant lr" if home else "constant lr")
+    assert said == ("off, constant lr" if recalled else "constant lr")
     assert float(rounded) == float(f"{rate:.1e}")
     assert set(after) == {rate}
     assert experiment.scheduler is None
@@ -268,9 +268,9 @@ def test_a_schedule_is_taken_away_from_ranks_at_work(tmp_path: Path, home: bool)
 
 
 def test_a_rate_scales_the_schedule_of_ranks(tmp_path: Path) -> None:
-    """What comes home is a schedule that goes on from the rate that was set."""
+    """What comes back is a schedule that goes on from the rate that was set."""
     experiment = made(tmp_path / "runs", Net, lr=0.01, modes="ddp:2", scheduler=falling)
-    reached, told = threading.Event(), threading.Event()
+    reached, reported = threading.Event(), threading.Event()
     said: list[str] = []
 
     def on_event(event: Event) -> None:
@@ -278,13 +278,13 @@ def test_a_rate_scales_the_schedule_of_ranks(tmp_path: Path) -> None:
             reached.set()
         said.append(experiment.message)
         if isinstance(event, StepDone) and (experiment.learning_rate or 0) > 0.1:
-            told.set()
+            reported.set()
 
     experiment.subscribe(on_event, every_step=True)
     run = experiment.run(epochs=1_000)
     assert reached.wait(120)
     experiment.lr = 0.2
-    assert told.wait(120)
+    assert reported.wait(120)
     run.pause()
     run.wait(120)
     scheduler: Any = experiment.scheduler

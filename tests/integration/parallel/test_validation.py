@@ -145,29 +145,31 @@ ALL = "every rank validates on all batches"
 
 
 @pytest.fixture(scope="module")
-def away(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trained]:
-    return trained(EVERY, tmp_path_factory.mktemp("away"))
+def by_ranks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trained]:
+    return trained(EVERY, tmp_path_factory.mktemp("by_ranks"))
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_ranks_validate_as_a_plain_loop(name: str, away: dict[str, Trained]) -> None:
-    alone, ranks = plain_loop(EVERY[name]), away[name]
+def test_ranks_validate_as_a_plain_loop(name: str, by_ranks: dict[str, Trained]) -> None:
+    alone, ranks = plain_loop(EVERY[name]), by_ranks[name]
     assert len(alone.validations) == 1
     assert ranks.validations == pytest.approx(alone.validations, rel=1e-5)
     assert ranks.losses == pytest.approx(alone.losses, rel=1e-5, abs=1e-7)
-    ours = ranks.home.model.state_dict()
+    ours = ranks.experiment.model.state_dict()
     for path, plain in alone.model.state_dict().items():
         torch.testing.assert_close(ours[path], plain, rtol=1e-5, atol=1e-6, msg=path)
     if name in KEPT:
-        kept, plain = (getattr(one.stem, KEPT[name]) for one in (ranks.home.model, alone.model))
+        kept, plain = (
+            getattr(one.stem, KEPT[name]) for one in (ranks.experiment.model, alone.model)
+        )
         assert kept == pytest.approx(plain, rel=1e-5)
     if isinstance(alone.loss, Counted):
-        assert ranks.home._training.loss.function.calls == alone.loss.calls
+        assert ranks.experiment._training.loss.function.calls == alone.loss.calls
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_what_validating_changes_is_said(name: str, away: dict[str, Trained]) -> None:
-    found = [note for note in away[name].notes if ALL in note]
+def test_what_validating_changes_is_said(name: str, by_ranks: dict[str, Trained]) -> None:
+    found = [note for note in by_ranks[name].notes if ALL in note]
     assert len(found) == (name in {**CHANGING, **LATE})
     if name in KEPT and found:
         assert found[0].startswith(f"model.stem.{KEPT[name]} changes while batches are validated")

@@ -68,8 +68,8 @@ def test_the_training_thread_does_not_wait_for_itself(tmp_path: Path, name: str)
     exp.run(steps=3, wait=True)
     assert exp.step_count == 3
     assert said == [
-        "asked from inside a step, on the thread that trains: ask from a cell or another thread, "
-        "or once the run has ended"
+        "called inside a step, on the thread that trains: call it from a cell or another "
+        "thread, or once the run has ended"
     ]
 
 

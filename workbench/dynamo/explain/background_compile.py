@@ -72,7 +72,7 @@ def compile_ahead(experiment: Experiment, modes: str = "") -> CompileAhead:
         RuntimeError: the experiment is closed.
     """
     refuse_if_closed(experiment)
-    if experiment.modeset.elsewhere:
+    if experiment.modeset.is_remote:
         raise ValueError(
             f"{experiment.name} trains in other processes under {experiment.modes}: each of them "
             "compiles for itself; set exp.modes"

@@ -118,7 +118,7 @@ def compiling_modes(experiment: Experiment, modes: str) -> str:
             f"{str(modeset)!r} compiles nothing, so there is nothing to explain; give modes such "
             "as 'compile' or 'compile:whole+bf16'"
         )
-    if modeset.elsewhere:
+    if modeset.is_remote:
         raise ValueError("one process explains one step: leave ddp and fsdp out of the modes")
     return str(modeset)
 

@@ -115,7 +115,7 @@ def limits_of(experiment: Experiment) -> list[Limit]:
     made = _watches.get(experiment)
     if made is None or not modeset.compiled:
         return []
-    if modeset.elsewhere:
+    if modeset.is_remote:
         _read_ranks(experiment, made)
         return made.of_ranks
     if not made.limits:

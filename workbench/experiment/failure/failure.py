@@ -71,7 +71,7 @@ def _message(error: BaseException) -> str:
     return f"{said.rstrip('.')}. {more}" if more else said
 
 
-def failure_elsewhere(fault: Fault | None, message: str, *, step: int) -> Failure:
+def remote_failure(fault: Fault | None, message: str, *, step: int) -> Failure:
     """Return the record of what ended the steps that other processes computed.
 
     Args:

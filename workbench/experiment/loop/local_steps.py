@@ -1,9 +1,9 @@
 """Steps that are computed in this process although a layout has ranks compute them.
 
-Ranks abandon a step in which parameters were created, frozen or unfrozen, or which goes through the
-model as no step before it did. It is computed here, and the ranks start again after it. If
-parameters change again and again (two halves of a model that take turns), ranks would do nothing
-but start: so after `MOST` such steps all are computed here, until other modes are chosen.
+Ranks abandon a step in which parameters were created, frozen or unfrozen, or which takes a new path
+through the model. It is computed here, and the ranks start again after it. If parameters change
+again and again (two halves of a model that take turns), ranks would do nothing but start: so after
+`MOST` such steps all are computed here, until other modes are chosen.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 MOST = 5
 
 
-class HomeSteps:
+class LocalSteps:
     """Determines which of the next steps are computed in this process."""
 
     def __init__(self) -> None:
         self.is_next = False
         """Whether the next step is."""
         self._look: Callable[[Training], None] | None = None
-        self._given_up = 0
+        self._num_abandoned = 0
 
     @property
     def are_all(self) -> bool:
         """Whether ranks have abandoned too many steps."""
-        return self._given_up >= MOST
+        return self._num_abandoned >= MOST
 
     def take_next(self, look: Callable[[Training], None] | None = None) -> None:
         """Have the next step computed in this process.
@@ -38,7 +38,7 @@ class HomeSteps:
             look: called before the step; None: parameters have changed, which is counted.
         """
         self.is_next, self._look = True, look
-        self._given_up += look is None
+        self._num_abandoned += look is None
 
     def before(self, training: Training) -> None:
         """Called before a step is computed in this process."""

@@ -100,7 +100,7 @@ class ScheduleForecast:
         if schedule.scheduler is None:
             return
         try:
-            if self._training.is_away:
+            if self._training.is_remote:
                 self._wait(schedule)
                 return
             every, end = self._course(schedule)

@@ -93,7 +93,7 @@ def in_a_kernel() -> bool:
 
 
 def kernel_ends() -> bool:
-    """Whether this process is a kernel that was asked to end: it ends its child processes first.
+    """Whether this process is a kernel whose end is requested: it ends its child processes first.
 
     Whatever needs them fails from then on: workers that load data and those that compile are among
     them.
@@ -171,7 +171,7 @@ def _threads_of_its_own() -> list[threading.Thread]:
 
 
 def _is_idle(thread: threading.Thread) -> bool:
-    """Whether it is an executor's thread that waits for work: it ends when it is asked to."""
+    """Whether it is an executor's thread that waits for work: it ends on request."""
     frame = sys._current_frames().get(thread.ident or 0)  # pyright: ignore[reportPrivateUsage] - documented, in spite of its name
     executors = sys.modules["concurrent.futures.thread"].__file__
     return frame is not None and frame.f_code.co_filename == executors

@@ -1,4 +1,4 @@
-"""One thread at a time for a training, and the requests that are made of it meanwhile.
+"""One thread at a time for a training, and the requests that are made meanwhile.
 
 A `Worker` knows no steps: it starts a thread for work, lets only one work at a time, queues
 commands while there is one, and lets others wait for its end. While no thread works, the caller
@@ -27,7 +27,7 @@ _THREAD = "workbench-runner"
 _LONG_S = 5.0
 """If a step takes longer, in seconds, the log says that it is waited for."""
 _SOON_S = 0.1
-"""Time in seconds after which a run that is waited for is asked again to end."""
+"""Time in seconds after which a run that is waited for is requested again to end."""
 
 log = logging.getLogger("workbench")
 
@@ -36,7 +36,7 @@ _at_work: dict[threading.Event, Worker] = {}
 not end before that."""
 
 
-class _Stretch(NamedTuple):
+class _WorkThread(NamedTuple):
     """The thread that works on the training, or that did so last."""
 
     thread: threading.Thread
@@ -68,7 +68,7 @@ class Worker:
 
     Args:
         beat: called ten times a second while a thread works, and once at its end.
-        say: called with the fault of a command that no caller waits for any more.
+        say: called with the error of a command that no caller waits for any more.
     """
 
     def __init__(self, beat: Callable[[], None], say: Callable[[str], None]) -> None:
@@ -85,21 +85,21 @@ class Worker:
         self._commands: deque[Callable[[], object]] = deque()
         self._afterwards: deque[Callable[[], object]] = deque()
         """Commands that are carried out once the work in progress is over."""
-        self._asked: Literal["", "pause", "stop"] = ""
+        self._requested: Literal["", "pause", "stop"] = ""
         self.why = ""
-        """Why it was asked to pause or stop, if it was not the user who did so."""
+        """Why a pause or stop was requested, if it was not the user who did so."""
         self._leaves = self._is_abandoned = False
         """Set without a lock, and therefore separate from requests that can be taken back."""
         self._active = False
         self._aside = False
         self._is_over = False
-        """Whether the work in progress has found that it ends: it receives nothing more."""
+        """Whether the work in progress has reached its end: it takes no more commands."""
         self._goes_on = False
-        """Whether it was asked to continue after it had found that."""
+        """Whether it was requested to continue after that."""
         self._closing: int | None = None
         """The thread that reports the end of the work, and then carries out what came too late
         for it."""
-        self._stretch: _Stretch | None = None
+        self._work_thread: _WorkThread | None = None
 
     @property
     def active(self) -> bool:
@@ -109,14 +109,14 @@ class Worker:
     @property
     def at_work_until(self) -> threading.Event | None:
         """Event that is set when the work in progress has ended; None before the first work."""
-        return None if self._stretch is None else self._stretch.over
+        return None if self._work_thread is None else self._work_thread.over
 
     @property
     def is_current(self) -> bool:
         """Whether the thread that works is the calling thread."""
-        stretch = self._stretch
+        working = self._work_thread
         here = threading.current_thread()
-        return self._active and stretch is not None and stretch.thread is here
+        return self._active and working is not None and working.thread is here
 
     @property
     def rehearsing(self) -> bool:
@@ -155,7 +155,7 @@ class Worker:
         """
         if self.is_current:
             raise RuntimeError(
-                "asked from inside a step, on the thread that trains: ask from a cell or another "
+                "called inside a step, on the thread that trains: call it from a cell or another "
                 "thread, or once the run has ended"
             )
 
@@ -175,9 +175,10 @@ class Worker:
                 if self._queue(self._commands, _Long(work)):
                     return
                 with self._gate:
-                    before = mine = self._stretch
+                    before = mine = self._work_thread
                     if before is None or before.over.is_set() or before.thread is not here:
-                        mine = self._stretch = _Stretch(here, threading.Event(), is_ours=False)
+                        over = threading.Event()
+                        mine = self._work_thread = _WorkThread(here, over, is_ours=False)
                     self._occupy(aside=True)
                     is_busy = True
             if before is not None and mine is not before:
@@ -191,8 +192,8 @@ class Worker:
 
     @property
     def halted(self) -> Literal["", "pause", "stop"]:
-        """What the work in progress was asked to do at the next step boundary, if anything."""
-        return "stop" if self._leaves or self._is_abandoned else self._asked
+        """What the work in progress is requested to do at the next step boundary, if anything."""
+        return "stop" if self._leaves or self._is_abandoned else self._requested
 
     def halt(self, how: Literal["pause", "stop"], why: str = "") -> None:
         """Pause or stop at the next step boundary; does nothing if nothing is running.
@@ -204,8 +205,8 @@ class Worker:
         with self._gate:
             self._afterwards.clear()
             self._goes_on = False
-            if self._active and self._asked != "stop":
-                self._asked, self.why = how, why
+            if self._active and self._requested != "stop":
+                self._requested, self.why = how, why
 
     def go_on(self, anew: Callable[[], object]) -> bool:
         """Cancel a pause that was requested; return False if nothing is running any more.
@@ -217,8 +218,8 @@ class Worker:
         with self._gate:
             if not self._is_busy():
                 return False
-            if self._asked == "pause":
-                self._asked = ""
+            if self._requested == "pause":
+                self._requested = ""
             self._afterwards.clear()
             if self._is_over or self._aside or not self._active:
                 self._afterwards.append(anew)
@@ -229,15 +230,15 @@ class Worker:
         """`halt` for a finalizer: it may run on any thread, inside any lock, and acquires none."""
         self._is_abandoned = True
 
-    def ask_to_leave(self) -> None:
+    def request_end(self) -> None:
         """Stop at the next step boundary because the interpreter ends."""
         self._leaves = True
 
     def leave(self) -> None:
-        """Call `ask_to_leave`, and wait until that is done."""
+        """Call `request_end`, and wait until that is done."""
         began, is_said = time.monotonic(), False
         while self._active or not self.join(0):
-            self.ask_to_leave()  # again: a run that began at the same moment has missed it
+            self.request_end()  # again: a run that began at the same moment has missed it
             self.join(_SOON_S)
             if not is_said and time.monotonic() - began > _LONG_S:
                 is_said = True
@@ -250,9 +251,9 @@ class Worker:
     def join(self, timeout: float | None = None) -> bool:
         """Wait until no thread of this worker is left; False if ``timeout`` seconds passed."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        last: _Stretch | None = None
-        while self._stretch is not last:  # a step requested at the very end begins a new thread
-            last = self._stretch
+        last: _WorkThread | None = None
+        while self._work_thread is not last:  # a step requested at the very end begins a new thread
+            last = self._work_thread
             if last is None or last.thread is threading.current_thread():
                 return True
             # an interrupt inside Thread.join marks a live thread as ended (bpo-45274): wait first
@@ -267,7 +268,7 @@ class Worker:
 
     def _occupy(self, *, aside: bool) -> None:
         """Become busy; ``aside``: with what is no run. The caller holds the turn and the gate."""
-        self._active, self._asked, self._aside = True, "", aside
+        self._active, self._requested, self._aside = True, "", aside
         self._leaves = self._is_over = self._goes_on = False
 
     def _is_busy(self) -> bool:
@@ -291,25 +292,25 @@ class Worker:
             RuntimeError: the system starts no thread; the caller still has to `_finish`.
         """
         release_team()
-        over, before = threading.Event(), self._stretch
+        over, before = threading.Event(), self._work_thread
         thread = threading.Thread(
             target=context.run,
             args=(self._work, work, before, over),
             name=_THREAD,
             daemon=True,
         )
-        self._stretch = _Stretch(thread, over, is_ours=True)
+        self._work_thread = _WorkThread(thread, over, is_ours=True)
         _at_work[over] = self
         if not at_exit.started(thread):
             del _at_work[over]
-            self._stretch = before
+            self._work_thread = before
             raise RuntimeError(
                 f"no thread can be started: this process has {threading.active_count():,}, and the "
                 "system allows no more (or the program ends)"
             )
 
     def _work(
-        self, work: Callable[[], None], before: _Stretch | None, over: threading.Event
+        self, work: Callable[[], None], before: _WorkThread | None, over: threading.Event
     ) -> None:
         if before is not None:
             before.over.wait()
@@ -329,29 +330,29 @@ class Worker:
             over.set()
 
     def _carry_out(self) -> None:
-        """Carry out requests between two steps. A fault in one is no step's, and is reported."""
+        """Execute commands between two steps. An error in one is no step's, and is reported."""
         while self._commands:
-            self._said(self._commands.popleft())
+            self._execute(self._commands.popleft())
 
     def _carry_out_light(self) -> bool:
-        """Carry out what does not need the training here; return whether nothing else waits."""
+        """Execute what does not need the training here; return whether nothing else waits."""
         while self._commands and isinstance(self._commands[0], _Light):
-            self._said(self._commands.popleft())
+            self._execute(self._commands.popleft())
         return not self._commands
 
-    def _finish(self, tell: Callable[[], None] | None = None) -> None:
-        """End the work: call ``tell``, then carry out what came too late for a step."""
-        work = self._closed(tell)
+    def _finish(self, report: Callable[[], None] | None = None) -> None:
+        """End the work: call ``report``, then execute what came too late for a step."""
+        work = self._closed(report)
         while work is not None:
             try:
-                self._said(work)
+                self._execute(work)
             except BaseException:  # an interrupt of the kernel: others would wait for ever
                 self._finish()
                 raise
             work = self._closed()
 
-    def _closed(self, tell: Callable[[], None] | None = None) -> Callable[[], object] | None:
-        """Stop being busy, call ``tell``, and carry out what came too late.
+    def _closed(self, report: Callable[[], None] | None = None) -> Callable[[], object] | None:
+        """Stop being busy, call ``report``, and execute what came too late.
 
         The gate is free meanwhile: an observer may wait for a thread that requests something.
 
@@ -363,8 +364,8 @@ class Worker:
                 self._active = self._aside = False
                 self._closing = threading.get_ident()
             try:
-                if tell is not None:
-                    tell()
+                if report is not None:
+                    report()
             finally:
                 work = self._late()
             return work
@@ -390,19 +391,19 @@ class Worker:
                     self._occupy(aside=True)
                     return command
             try:
-                self._said(command)
+                self._execute(command)
             except BaseException:  # an interrupt of the kernel: others would wait for ever
                 self._closing = None
                 raise
 
-    def _said(self, command: Callable[[], object]) -> None:
-        """Carry out a command that no caller waits for; a fault of it is reported, not raised."""
+    def _execute(self, command: Callable[[], object]) -> None:
+        """Execute a command that no caller waits for; an error in it is reported, not raised."""
         try:
             command()
         except at_exit.EndingError:
             pass  # a run was requested, and there is no one to notify
         except Exception as error:
-            log.exception("what was asked for at a step boundary failed")
+            log.exception("a command at a step boundary failed")
             self._say(f"{type(error).__name__}: {error_message(error)}")
 
 
@@ -427,7 +428,7 @@ def _leave_all() -> None:
     """End every run of this process, and wait for its threads."""
     while workers := list(_at_work.values()):
         for worker in workers:
-            worker.ask_to_leave()  # all of them, before the first is waited for
+            worker.request_end()  # all of them, before the first is waited for
         for worker in workers:
             worker.leave()
     for thread in threading.enumerate():

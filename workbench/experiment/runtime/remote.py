@@ -1,11 +1,11 @@
-"""Steps that are computed outside of this process, as the runner sees them.
+"""Steps that are computed by other processes, as the runner sees them.
 
-An experiment knows nothing of ranks; `workbench.parallel` does, and is one of the experiment's
-`workbench.experiment.services`. Under a mode that has steps computed in other processes
-(`workbench.modes.layout.mode`) the runner sends its training there and follows it: position,
-scalars and learning rate are updated as they are reported, weights and moments are returned at the
-end of the parallel session. A session ends with the run, and whenever something is requested that
-needs the training itself: a pause, other modes, a capture, a new model.
+This package does not import `workbench.parallel`, which starts ranks: sending a training to them is
+one of the experiment's `workbench.experiment.services`. Under a mode that has steps computed by
+other processes (`workbench.modes.layout.mode`) the runner sends its training there and follows it:
+position, scalars and learning rate are updated as they are reported, weights and moments are
+returned at the end of the parallel session. A session ends with the run, and whenever something is
+requested that needs the training itself: a pause, other modes, a capture, a new model.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from workbench.experiment.failure.failure import Fault, failure_elsewhere
+from workbench.experiment.failure.failure import Fault, remote_failure
 from workbench.experiment.loop.guard import rehearse
 from workbench.modes.effects.step_times import StepTimings
 
@@ -30,20 +30,20 @@ LOOK_S = 0.05
 """Seconds between two checks of what was reported."""
 
 
-class ElsewhereError(RuntimeError):
+class RemoteError(RuntimeError):
     """Remote steps have failed; the training is back with the last state that was kept."""
 
     def __init__(self, message: str, fault: Fault | None = None) -> None:
         super().__init__(message)
         self.fault = fault
-        """What was raised there; None if something was ended from outside."""
+        """What was raised in a rank; None if a process was ended from outside."""
 
     def failure(self, step: int) -> Failure:
         """Return the failure, once the training is back; ``step`` is the next step, from 1."""
-        return failure_elsewhere(self.fault, str(self), step=step)
+        return remote_failure(self.fault, str(self), step=step)
 
 
-class Stretch(Protocol):
+class RemoteSession(Protocol):
     """A parallel session: some steps of a training, computed in other processes."""
 
     def follow(self) -> bool:
@@ -51,7 +51,7 @@ class Stretch(Protocol):
 
         Raises:
             NonFiniteError: the step after the last one was refused.
-            ElsewhereError: the session failed.
+            RemoteError: the session failed.
         """
         ...
 
@@ -59,70 +59,60 @@ class Stretch(Protocol):
         """Pass on what was changed in this process: where the run ends, the learning rate."""
         ...
 
-    def call_home(self) -> None:
+    def recall(self) -> None:
         """Request its end at the next step boundary; idempotent."""
         ...
 
-    def come_home(self) -> None:
-        """Take over its last state and release its processes, by force if they still run."""
+    def bring_back(self) -> None:
+        """Load its last state and release its processes, by force if they still run."""
         ...
 
     def clear(self) -> None:
-        """Remove what is kept of it on disk, if the training has been returned."""
+        """Remove its files from the disk, if the training is back."""
         ...
 
 
-class Elsewhere(Protocol):
-    """Computes steps outside of this process."""
+class SendToRanks(Protocol):
+    """Has steps computed by other processes."""
 
-    def __call__(self, training: Training, plan: Plan, folder: Path) -> Stretch:
-        """Send ``training`` away, to continue until ``plan`` is fulfilled; files are in ``folder``.
+    def __call__(self, training: Training, plan: Plan, folder: Path) -> RemoteSession:
+        """Have ``training`` continue in other processes until ``plan`` is fulfilled.
+
+        Args:
+            training: what is sent; in this process it is left unchanged.
+            plan: where the run ends.
+            folder: where the files of the session are.
 
         Raises:
-            Exception: it cannot be sent; it stays here as it was.
+            Exception: it cannot be sent; it is in this process, as it was before.
         """
         ...
 
 
-def send(training: Training, plan: Plan, folder: Path) -> Stretch:
-    """Have the next steps computed by what is provided for it.
-
-    Raises:
-        RuntimeError: nothing is provided.
-        Exception: ``training`` cannot be sent.
-    """
-    if training.services.send is None:
-        raise RuntimeError(
-            f"nothing here computes steps under {training.modes}: make the experiment with "
-            "wb.Experiment"
-        )
-    return training.services.send(training, plan, folder)
-
-
-def follow(stretch: Stretch, plan: Plan, wanted: Callable[[], bool]) -> None:
-    """Follow ``stretch`` until it is over, and return the training to this process.
+def follow(session: RemoteSession, plan: Plan, wanted: Callable[[], bool]) -> None:
+    """Follow ``session`` until it is over, and return the training to this process.
 
     Args:
-        stretch: the session, which has begun.
+        session: the session, which has begun.
         plan: where the run ends; it may change meanwhile.
         wanted: called repeatedly; whether the training is needed in this process.
 
     Raises:
-        NonFiniteError, ElsewhereError: as `Stretch.follow`; the training is back.
+        NonFiniteError, RemoteError: as `RemoteSession.follow`; the training is back.
     """
     try:
-        while stretch.follow():
-            home = wanted()
-            stretch.settle(plan)
-            if home:
-                stretch.call_home()
+        while session.follow():
+            is_wanted = wanted()
+            session.settle(plan)
+            if is_wanted:
+                session.recall()
             time.sleep(LOOK_S)
     finally:
-        stretch.come_home()
+        session.bring_back()
 
 
-def advance_at_home(training: Training) -> None:
-    """Do one step in this process, as if no layout was on.
+def advance_locally(training: Training) -> None:
+    """Do one step in this process, as without a layout.
 
     Raises:
         Exception: whatever the step raises.
@@ -131,16 +121,16 @@ def advance_at_home(training: Training) -> None:
     try:
         with _without_layout(training) as alone:
             try:
-                training.at_home.before(training)
+                training.local_steps.before(training)
                 training.advance()
             finally:
                 modeset.load_state_dict(alone.state_dict())
     finally:
         training.staying_modes = None
-        training.at_home.after()
+        training.local_steps.after()
 
 
-def capture_at_home(training: Training) -> None:
+def capture_locally(training: Training) -> None:
     """Compute the next step in this process for the probes that wait, and undo it.
 
     Raises:
@@ -158,7 +148,7 @@ def _without_layout(training: Training) -> Generator[ModeSet]:
     alone = modeset.with_value("parallel", "off")
     alone.load_state_dict(modeset.state_dict())
     training.detach_modes()
-    training.timings = StepTimings()  # one step of a process alone says nothing about either
+    training.timings = StepTimings()  # a single local step is no measurement of either
     training.modeset = alone
     try:
         yield alone

@@ -27,7 +27,7 @@ from workbench.experiment.loop.stop_condition import Plan
 from workbench.experiment.report.events import RunStarted
 from workbench.experiment.runtime import at_exit, remote
 from workbench.experiment.runtime.command_thread import Worker, quietly
-from workbench.experiment.runtime.remote import ElsewhereError, Stretch
+from workbench.experiment.runtime.remote import RemoteError, RemoteSession
 from workbench.experiment.state.thread_state import ThreadState
 from workbench.processes import interrupts_deferred
 from workbench.records import Failure
@@ -67,15 +67,15 @@ class Runner(Worker):
         self.plan = Plan()
         self.error: BaseException | None = None
         """The exception of a run that a caller waits for; its traceback holds tensors."""
-        self.given: Stretch | None = None
-        """A session whose steps are already being computed: it is followed, not begun."""
-        self._kept: Stretch | None = None
-        """A session whose state stays on disk until the last checkpoint is there."""
+        self.given: RemoteSession | None = None
+        """A remote session that already runs: it is followed, not started."""
+        self._kept: RemoteSession | None = None
+        """A remote session whose files are kept until the last checkpoint is written."""
         self._checkpoints = checkpoints
         self._keep_error = False
-        self._cut = False
-        """Whether trials of remedies are to end."""
-        self._is_cut_off = False
+        self._trials_cancelled = False
+        """Whether trials of remedies have to end."""
+        self._stopped_at_exit = False
         """Whether it was training when the program ended."""
         self._before: list[InUse] = []
         """Work of others that still use the same model when a run begins; it ends soon."""
@@ -83,7 +83,7 @@ class Runner(Worker):
 
     @property
     def ending(self) -> bool:
-        """Whether it ends soon: asked to pause or stop, doing single steps or a rehearsal."""
+        """Whether it ends soon: on request, or because it does single steps or a rehearsal."""
         with self._gate:
             halting = bool(self.halted) or self.plan.halt_at is not None or self._is_over
             return self._active and (halting or self._aside) and not self._goes_on
@@ -99,7 +99,7 @@ class Runner(Worker):
         """`Worker.go_on`; single steps become a run.
 
         Raises:
-            RuntimeError: it was asked to stop.
+            RuntimeError: a stop was requested.
         """
         with self._gate:
             if self._active and self.halted == "stop":
@@ -116,7 +116,7 @@ class Runner(Worker):
 
         Args:
             steps: number of steps.
-            anew: does them if what is running was asked to end, or has found that it ends.
+            anew: does them if the end of the run was requested, or the run has reached its end.
 
         Raises:
             RuntimeError: it is running, and not in single steps.
@@ -134,16 +134,16 @@ class Runner(Worker):
                 self.plan.halt_at += steps
             return True
 
-    def cut_short(self) -> None:
+    def cancel_trials(self) -> None:
         """End trials of remedies, if any are in progress, at the next request for memory."""
-        self._cut = True
+        self._trials_cancelled = True
 
     def start(
         self,
         context: Context,
         make_plan: Callable[[], Plan],
         *,
-        given: Stretch | None = None,
+        given: RemoteSession | None = None,
         keep_error: bool = False,
         asked_from: ThreadState = _NOTHING_SET,
     ) -> None:
@@ -153,7 +153,7 @@ class Runner(Worker):
             context: context of the caller.
             make_plan: returns the `plan`; called once it is certain that no other caller has begun
                 a run.
-            given: a session whose steps are already being computed.
+            given: a remote session that already runs.
             keep_error: whether a caller waits, so that what is raised is to be raised there.
             asked_from: settings of the caller's thread.
 
@@ -183,7 +183,9 @@ class Runner(Worker):
                     self._finish(undo)
                 raise
 
-    def _take(self, make_plan: Callable[[], Plan], given: Stretch | None) -> Callable[[], None]:
+    def _take(
+        self, make_plan: Callable[[], Plan], given: RemoteSession | None
+    ) -> Callable[[], None]:
         """Become busy with a run; return what reverts that. The caller holds the turn.
 
         Raises:
@@ -237,17 +239,17 @@ class Runner(Worker):
             if other.is_at_work():
                 raise RuntimeError(other.refusal(self.training.name))
 
-    def ask_to_leave(self) -> None:
-        """`Worker.ask_to_leave`; trials of remedies end at once."""
-        self._is_cut_off = self._is_cut_off or (self.active and not self.rehearsing)
-        self.cut_short()
-        super().ask_to_leave()
+    def request_end(self) -> None:
+        """`Worker.request_end`; trials of remedies end at once."""
+        self._stopped_at_exit = self._stopped_at_exit or (self.active and not self.rehearsing)
+        self.cancel_trials()
+        super().request_end()
 
     def leave(self) -> None:
         """`Worker.leave`, with a warning if that stops the training of a script."""
         training, in_a_script = self.training, not at_exit.in_a_kernel()
         super().leave()
-        if self._is_cut_off and in_a_script and training.board.status == "stopped":
+        if self._stopped_at_exit and in_a_script and training.board.status == "stopped":
             log.warning(
                 "%s was stopped at step %s because the program ended; to train to the end, let it "
                 "wait: run.wait(), or exp.run(wait=True)",
@@ -292,13 +294,13 @@ class Runner(Worker):
         if status != "paused":
             quietly(training.cursor.release)
             quietly(self._write_last)
-        self._end(status, "; ".join(filter(None, self._last_words(status))))
+        self._end(status, "; ".join(filter(None, self._end_message(status))))
 
     def _wait_for_others(self) -> None:
-        """Wait for the end of others that used the model and were asked to end.
+        """Wait for the end of others that used the model, where that end is requested already.
 
         Raises:
-            RuntimeError: one of them has been asked to continue since.
+            RuntimeError: one of them continues after all.
         """
         before, self._before = self._before, []
         for other in before:
@@ -329,29 +331,29 @@ class Runner(Worker):
             training.asked_from = _NOTHING_SET
         self._end(status, message, board.failure)
 
-    def _last_words(self, status: Status) -> tuple[str, str]:
+    def _end_message(self, status: Status) -> tuple[str, str]:
         """How it ended, and why there is no checkpoint if there is none."""
         problem, notes = self._checkpoints.problem, self.training.board.notes
         if problem and problem not in notes:
             notes.append(problem)
         why = self.why if self.halted else ""
-        said = ", ".join(filter(None, [_sentence(status, self.training), why]))
-        return said, problem if status != "paused" else ""
+        text = ", ".join(filter(None, [_sentence(status, self.training), why]))
+        return text, problem if status != "paused" else ""
 
     def _do_steps(self) -> Status:
         training, plan = self.training, self.plan
         if self.given is not None:
-            self._do_steps_elsewhere()
+            self._follow_remote_steps()
             if plan.reached(training):
                 return "finished"
         while (status := self._at_a_boundary()) is None:
             epoch = training.cursor.epoch
-            if not training.modeset.elsewhere:
+            if not training.modeset.is_remote:
                 training.advance()
-            elif training.at_home.is_next:
-                remote.advance_at_home(training)
+            elif training.local_steps.is_next:
+                remote.advance_locally(training)
             else:
-                self._do_steps_elsewhere()
+                self._follow_remote_steps()
             if training.cursor.epoch != epoch:
                 self._checkpoints.offer(training)
         return status
@@ -372,46 +374,54 @@ class Runner(Worker):
             self._is_over = status is not None
         return status
 
-    def _do_steps_elsewhere(self) -> None:
-        """Have steps computed remotely until the plan is fulfilled or the training is needed."""
+    def _follow_remote_steps(self) -> None:
+        """Have ranks compute steps until the plan is fulfilled or the training is needed here."""
         if self.training.probes:
-            self._capture_at_home()
-        stretch, self.given = self.given, None
-        if stretch is None:
-            folder = self._checkpoints.folder / "parallel"
-            stretch = remote.send(self.training, self.plan, folder)
-        self.training.is_away = True
+            self._capture_locally()
+        session, self.given = self.given, None
+        if session is None:
+            session = self._send_to_ranks()
+        self.training.is_remote = True
         try:
-            remote.follow(stretch, self.plan, self._is_wanted)
+            remote.follow(session, self.plan, self._is_wanted)
         finally:
-            self.training.is_away = False
+            self.training.is_remote = False
             if at_exit.kernel_ends():
-                self._kept = stretch  # it is killed after seconds, with its checkpoint half written
+                self._kept = session  # it is killed after seconds, with its checkpoint half written
             else:
-                stretch.clear()
+                session.clear()
+
+    def _send_to_ranks(self) -> RemoteSession:
+        send = self.training.services.send
+        if send is None:
+            raise RuntimeError(
+                f"no service computes steps under {self.training.modes}: create the experiment "
+                "with wb.Experiment"
+            )
+        return send(self.training, self.plan, self._checkpoints.folder / "parallel")
 
     def _is_wanted(self) -> bool:
-        """Carry out what needs no training; return whether there is something that does."""
+        """Execute the commands that do not need the training here; return whether others wait."""
         return not self._carry_out_light() or bool(self.halted)
 
-    def _capture_at_home(self) -> None:
+    def _capture_locally(self) -> None:
         """Capture a step in one process; a fault in it does not end the run."""
         training = self.training
         try:
-            remote.capture_at_home(training)
+            remote.capture_locally(training)
         except Exception as error:
             log.exception("the step for a capture failed")
             training.board.notes.append(f"the step for a capture raised {_first_line(error)}")
             training.drop_probes()
 
     def _stopped_by_the_end(self) -> None:
-        """End a run whose step failed only because the run was to end: that is not its fault."""
+        """End a run whose step failed only because the run was to end: that is no failure."""
         with self._gate:
             self._is_over = True
         if self.training.cursor.fetching:  # nothing of a step was done
             quietly(self._write_last)
         quietly(self.training.cursor.release)
-        self._end("stopped", "; ".join(filter(None, self._last_words("stopped"))))
+        self._end("stopped", "; ".join(filter(None, self._end_message("stopped"))))
 
     def _failed(self, error: BaseException) -> None:
         """Turn what was raised into the experiment's failure; the run has ended."""
@@ -426,7 +436,7 @@ class Runner(Worker):
         try:
             failure, text = self._described(error, step, text)
         except BaseException:  # a run that has ended is never left as if it trained
-            log.exception("the failure of step %d could not be told in full", step)
+            log.exception("the failure of step %d could not be described in full", step)
         if self._is_abandoned and status != "nan":
             # as %reset does it: names that the step needs are deleted along with the experiment
             self._stopped_by_the_end()
@@ -447,7 +457,7 @@ class Runner(Worker):
             text = f"step {step:,}: {error}; paused, step not applied"
             error.add_note(f"{failure.title}. {failure.subtitle}")
             error.add_note(_AFTER_NON_FINITE)
-        elif isinstance(error, ElsewhereError):
+        elif isinstance(error, RemoteError):
             text = f"workers ended; back at step {step - 1:,}, the last state that was kept"
         if isinstance(error, torch.OutOfMemoryError):
             failure = survive(training, error, failure)
@@ -467,7 +477,7 @@ class Runner(Worker):
                     self._commands.append(lambda: self._look_for_remedies(failure))
                     return
                 self._occupy(aside=True)
-                self._cut = False
+                self._trials_cancelled = False
             context = contextvars.copy_context()
             self._begin_or_finish(context, lambda: self._try_remedies(failure))
 
@@ -476,11 +486,11 @@ class Runner(Worker):
         board, step = self.training.board, self.training.step_count
 
         def cancelled() -> bool:
-            return bool(self.halted) or self._cut
+            return bool(self.halted) or self._trials_cancelled
 
         def between() -> None:
             while self._commands and not cancelled():
-                self._said(self._commands.popleft())
+                self._execute(self._commands.popleft())
 
         def say(text: str) -> None:
             board.say(text, step)
@@ -501,11 +511,11 @@ class Runner(Worker):
         try:
             if isinstance(error, NonFiniteError):
                 return nan_failure(training, error)
-            if isinstance(error, ElsewhereError):
+            if isinstance(error, RemoteError):
                 return error.failure(step)
             return failure_of(error, step=step, what=_doing(training))
         except BaseException:
-            log.exception("the failure of step %d could not be looked into", step)
+            log.exception("the failure of step %d could not be analysed", step)
             return _in_short(error, step)
 
     def _end(self, status: Status, message: str, failure: Failure | None = None) -> None:

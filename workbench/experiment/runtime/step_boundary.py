@@ -108,7 +108,7 @@ def at_step_boundary(
     runner.attend(command)
     if not begun.wait(wait_s) and turn.acquire(blocking=False):
         raise TimeoutError(
-            f"the step under way takes longer than {wait_s:g} s: ask again when it has ended"
+            f"the step in progress takes longer than {wait_s:g} s: call it again when it has ended"
         )
     done.wait()
     if problem:

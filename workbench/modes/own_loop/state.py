@@ -272,7 +272,7 @@ def _read(text: Any, device: torch.device) -> ModeSet:
         TypeError, ValueError: as `read_modes`; or if ranks are requested.
     """
     modeset = read_modes(text, device)
-    if modeset.elsewhere:
+    if modeset.is_remote:
         layout = modeset["parallel"].value
         raise ValueError(
             f"{layout} starts worker processes, which an Experiment does (exp.modes = {layout!r}); "

@@ -43,7 +43,7 @@ def switch(experiment: Experiment, mode: str, value: str) -> None:
     is_ahead = (
         experiment.status == "training"
         and wanted not in (Compile.default, experiment.modeset[Compile.name].value)
-        and not (target.elsewhere or experiment.modeset.elsewhere)
+        and not (target.is_remote or experiment.modeset.is_remote)
     )
     if not is_ahead:
         cancel_ahead(experiment)

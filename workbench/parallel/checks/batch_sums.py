@@ -204,8 +204,8 @@ class _Comparison:
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever the user's code raises
-            said = str(error).strip().partition("\n")[0]
-            return f"a part of a batch raises {type(error).__name__}: {said[:120]}"
+            line = str(error).strip().partition("\n")[0]
+            return f"a part of a batch raises {type(error).__name__}: {line[:120]}"
         return (
             self._apart(whole, found)
             or self._spreads()

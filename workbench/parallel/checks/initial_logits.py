@@ -37,7 +37,7 @@ from workbench.parallel.checks.parameter_use import (
     why_not_in,
 )
 from workbench.parallel.data.sample_rows import Rows, RowsError, cut, find_rows, first_rows
-from workbench.parallel.sentences import first_said, listed
+from workbench.parallel.sentences import first_nonempty, listed
 from workbench.trust import error_message
 
 if TYPE_CHECKING:
@@ -106,9 +106,9 @@ class FirstLook:
             self._look(part)
             values.restore()
             found_out = self._compared(part)
-        self.undivided = training.undivided or first_said(found_out.why)
+        self.undivided = training.undivided or first_nonempty(found_out.why)
         """Why every rank computes whole batches, as the beginning of a sentence, or ``""``."""
-        self.unknown = first_said(found_out.unknown)
+        self.unknown = first_nonempty(found_out.unknown)
         """Why it cannot be determined whether a step can be divided."""
         found = [
             *(self._asks.found, self._refuses_one),
@@ -147,19 +147,19 @@ class FirstLook:
     @property
     def notes(self) -> list[str]:
         """What the user should know about how the model is laid out over ranks, in sentences."""
-        said: list[str] = []
+        notes: list[str] = []
         for why, reason in WHY.items():
             names = [name for name, one in self.whole.items() if one is why]
             if names:
                 verb = "they are" if len(names) > 1 else "it is"
-                said.append(f"under fsdp every rank keeps {listed(names)} whole: {verb} {reason}")
+                notes.append(f"under fsdp every rank keeps {listed(names)} whole: {verb} {reason}")
         if self.outside:
-            said.append(
+            notes.append(
                 "under fsdp all parameters are gathered at once for a step, and not block by "
                 f"block: {listed(self.outside)} {'are' if len(self.outside) > 1 else 'is'} used "
                 "outside of the forward of the block"
             )
-        return said
+        return notes
 
     def refuse_under(self, layout: Layout) -> None:
         """Refuse a layout that computes in 16 bits what it gathers, if not all can be gathered.
@@ -212,12 +212,12 @@ class FirstLook:
         seen = torch.tensor([*codes, *outside], device=training.device, dtype=torch.float32)
         if names:
             dist.all_reduce(seen, dist.ReduceOp.MAX)
-        told = [int(one) for one in seen.tolist()]
-        self.whole = {name: Whole(code) for name, code in zip(names, told, strict=False) if code}
+        agreed = [int(one) for one in seen.tolist()]
+        self.whole = {name: Whole(code) for name, code in zip(names, agreed, strict=False) if code}
         # those that stay whole are available at any time
         self.outside = [
             name
-            for name, is_used in zip(names, told[len(names) :], strict=True)
+            for name, is_used in zip(names, agreed[len(names) :], strict=True)
             if is_used and name not in self.whole
         ]
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from collections.abc import Set as AbstractSet
 
-Way = tuple[str, str]
+OperationPair = tuple[str, str]
 """Two operations, where the second's result is an input of the first, with the dimensions they work
 over."""
 MOST = 5
@@ -52,7 +52,7 @@ _OF_PLACES = ("Slice", "Select", "Split", "Unbind")
 sample."""
 
 
-def ways_of(*outputs: torch.Tensor) -> set[Way]:
+def paths_of(*outputs: torch.Tensor) -> set[OperationPair]:
     """Return the paths of one step's outputs and loss that may say something about a batch."""
     nodes = {node for one in outputs for node in nodes_below(one)}
     names = {node: _name(node) for node in nodes}
@@ -83,8 +83,8 @@ def _name(node: Any) -> str:
         return type(node).__name__
     dims = over if isinstance(over, (tuple, list)) else (over,)
     # torch stores a negative one as a large number
-    told = [str(one - 2**64 if one >= 2**63 else one) for one in cast("Iterable[int]", dims)]
-    return f"{type(node).__name__} {','.join(told)}"
+    shown = [str(one - 2**64 if one >= 2**63 else one) for one in cast("Iterable[int]", dims)]
+    return f"{type(node).__name__} {','.join(shown)}"
 
 
 def _is_plain(name: str) -> bool:
@@ -95,14 +95,14 @@ def _is_plain(name: str) -> bool:
     return kind in _BY_ELEMENTS
 
 
-class Ways:
+class ModelPaths:
     """The paths through the model that steps have taken.
 
     Args:
         known: the paths of steps before.
     """
 
-    def __init__(self, known: AbstractSet[Way]) -> None:
+    def __init__(self, known: AbstractSet[OperationPair]) -> None:
         self.known = set(known)
         self._has_begun = False
 
@@ -112,13 +112,13 @@ class Ways:
         Args:
             outputs: the model's outputs and the loss, with their graphs.
         """
-        found = ways_of(*outputs) - self.known
+        found = paths_of(*outputs) - self.known
         self.known |= found
         has_begun, self._has_begun = self._has_begun, True
         return bool(found) and has_begun
 
-    def of_all(self) -> list[Way]:
+    def of_all(self) -> list[OperationPair]:
         """Return the paths that any rank has taken; every rank must call it."""
-        everyones: list[set[Way]] = [set()] * dist.get_world_size()
-        dist.all_gather_object(everyones, self.known)
-        return sorted(set().union(*everyones))
+        of_ranks: list[set[OperationPair]] = [set()] * dist.get_world_size()
+        dist.all_gather_object(of_ranks, self.known)
+        return sorted(set().union(*of_ranks))

@@ -55,7 +55,7 @@ WHY = {
     Whole.KIND: "not a plain tensor of floating-point numbers",
     Whole.DTYPE: "of another dtype than most values of its block",
     Whole.SHARED: "shared with another block, parameter or buffer",
-    Whole.HELD: "used by another way than through its module",
+    Whole.HELD: "used in another way than through its module",
     Whole.WRITTEN: "written in forward",
     Whole.HOOKED: "a tensor with hooks of its own",
 }
@@ -104,8 +104,8 @@ def why_not_in(dtype: str, whole: Mapping[str, Whole]) -> str:
 
     What is gathered is computed in that type; a parameter that stays whole would not be.
     """
-    said = ((name, WHY[why]) for name, why in whole.items() if why in WHY)
-    name, why = next(said, ("", ""))
+    reasons = ((name, WHY[why]) for name, why in whole.items() if why in WHY)
+    name, why = next(reasons, ("", ""))
     if not name or not dtype:
         return ""
     return (
@@ -174,8 +174,8 @@ class _LateWrites:
         )
         raise RuntimeError(
             f"{next(names)} is written in forward in this step, and was not in the first one under "
-            "fsdp, which throws such writes away: use ddp, or write it in the first step too (by "
-            "as much as nothing), so that every rank keeps it whole"
+            "fsdp, which discards such writes: use ddp, or write it in the first step too (by "
+            "adding zero, say), so that every rank keeps it whole"
         )
 
 

@@ -60,12 +60,12 @@ def compare(training: Training, updated: Mapping[str, Checksum]) -> None:
             "process trains: mostly an optimizer, a hook of it or a schedule goes by something "
             "that each rank has of its own, as what the model keeps of its last batch, of which a "
             "rank has a part. Let it go by weights, gradients and the number of steps alone, or "
-            "train in one process; what comes home is some of one rank's and some of another's"
+            "train in one process; what comes back is in part one rank's and in part another's"
         )
     if buffers:
         training.note(
             f"{listed(buffers)} {_are(buffers)} not the same on all ranks, as each sees its own "
-            "rows; the first rank's is what all have after an epoch, and what comes home"
+            "rows; the first rank's is what all have after an epoch, and what comes back"
         )
 
 

@@ -27,7 +27,7 @@ class StructureChangedError(Exception):
     """A parameter was made, replaced, frozen or unfrozen since the model was laid out."""
 
 
-class NewWayError(StructureChangedError):
+class NewPathError(StructureChangedError):
     """A step took a path through the model that no step before it took.
 
     `workbench.parallel.checks.model_paths` compares paths.

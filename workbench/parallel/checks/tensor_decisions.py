@@ -135,7 +135,7 @@ class Decisions(TorchDispatchMode):
     def _say_any(self, func: Any, given: list[torch.Tensor], found: Any) -> str:
         """Return whether this, or what it was computed from, is the result of an any or an all."""
         name = name_of(func).rstrip("_")
-        said = next(
+        named = next(
             (
                 self._of_any[key]
                 for one in given
@@ -143,11 +143,11 @@ class Decisions(TorchDispatchMode):
             ),
             "",
         )
-        now = name if name in _OPPOSITE else _OPPOSITE[said] if said and name in _NOT else ""
+        now = name if name in _OPPOSITE else _OPPOSITE[named] if named and name in _NOT else ""
         if now:
             results = [one for one in tree_leaves(found) if _has_storage(one)]
             self._of_any |= {storage_identity(one.untyped_storage()): now for one in results}
-        return now or said
+        return now or named
 
 
 class _Methods(TorchFunctionMode):

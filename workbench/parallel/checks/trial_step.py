@@ -26,7 +26,7 @@ from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from workbench.experiment.state.attachments import own_attributes
 from workbench.experiment.state.object_copy import ObjectCopy, walk
 from workbench.modes.core.machine_probes import first_line
-from workbench.parallel.sentences import first_said
+from workbench.parallel.sentences import first_nonempty
 
 _LONGEST = 512
 """Maximum number of rows and of columns of a trial parameter: above the sizes at which optimizers
@@ -61,9 +61,9 @@ def needs_whole(optimizer: torch.optim.Optimizer, parameters: Sequence[torch.Ten
     """
     why = "it keeps parameters beside its groups" if _keeps_any_of(optimizer, parameters) else ""
     return (
-        first_said(_why_whole(optimizer, parameters, dist.get_world_size()))
-        or first_said(why)
-        or first_said(_why_not_sharded(optimizer, parameters))
+        first_nonempty(_why_whole(optimizer, parameters, dist.get_world_size()))
+        or first_nonempty(why)
+        or first_nonempty(_why_not_sharded(optimizer, parameters))
     )
 
 
@@ -79,7 +79,7 @@ def steps_by_element(
 
 def draws_numbers(optimizer: torch.optim.Optimizer) -> bool:
     """Return whether a step draws random numbers (to add noise, say); every rank must call it."""
-    return bool(first_said("draws" if draws(optimizer) else ""))
+    return bool(first_nonempty("draws" if draws(optimizer) else ""))
 
 
 def draws(optimizer: torch.optim.Optimizer) -> bool:
@@ -138,7 +138,7 @@ def _why_not_sharded(optimizer: torch.optim.Optimizer, parameters: Sequence[torc
             lying = _Trial(optimizer, kinds, ranks, dist.get_rank(), over_ranks=True)
             return _compare(whole, [lying])
     except Exception as error:  # noqa: BLE001 - as above
-        return f"it cannot step on tensors that lie over ranks ({first_line(error)})"
+        return f"it cannot step on tensors that are sharded over ranks ({first_line(error)})"
 
 
 def _compare(whole: _Trial, parts: Sequence[_Trial]) -> str:

@@ -85,8 +85,8 @@ class RankSource(DataSource):
             why = f" ({source.why})" if isinstance(source, ForeignSource) and source.why else ""
             raise DataError(
                 f"the batches of {source.name} come in an order of their own{why}, so "
-                f"{world_size} ranks could not tell which part of one is whose: give its samples "
-                "as arrays, a Dataset or a DataLoader with a plain sampler"
+                f"{world_size} ranks could not agree on who takes which part of one: give its "
+                "samples as arrays, a Dataset or a DataLoader with a plain sampler"
             )
         self._rank, self._world = rank, world_size
         self._size = source.batch_size or 1  # batches of none are never ours

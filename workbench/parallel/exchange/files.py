@@ -164,8 +164,8 @@ class Folder:
 
     def write_job(self, job: Job) -> None:
         """Write what is to be done."""
-        said = {**asdict(job), "session": self.seal.session}
-        self.seal.of_no_session.write_json(self.path / _JOB, said, "job")
+        content = {**asdict(job), "session": self.seal.session}
+        self.seal.of_no_session.write_json(self.path / _JOB, content, "job")
 
     def read_job(self) -> Job:
         """Read what is to be done.
@@ -209,19 +209,19 @@ class Folder:
         """File with the process id of a rank."""
         return self.path / f"rank-{rank}.pid"
 
-    def introduce(self, rank: int) -> None:
-        """Record that this process is the rank."""
+    def record_pid(self, rank: int) -> None:
+        """Record this process's id as that of the rank."""
         write_whole(self.pid(rank), str(os.getpid()).encode())
 
     def report(self, rank: int) -> Path:
         """File with the report of a rank (`workbench.parallel.exchange.rank_reports`)."""
         return self.path / f"rank-{rank}.report.json"
 
-    def last_words(self) -> str:
+    def last_printed_line(self) -> str:
         """Return the last line that was printed, as a sentence; ``""`` if there is none."""
         lines = self._printed().split("\n")
-        said = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        return f"{said[:300].rstrip('.')}." if said else ""
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return f"{last[:300].rstrip('.')}." if last else ""
 
     @property
     def log_shown(self) -> Path:
@@ -231,8 +231,7 @@ class Folder:
     @property
     def failed(self) -> set[int]:
         """The ranks that the launcher reports as failed, not those it ended because of them."""
-        said = self._printed()
-        found: list[tuple[str, str]] = _FAILED.findall(said)
+        found: list[tuple[str, str]] = _FAILED.findall(self._printed())
         return {int(rank) for rank, code in found if code != _ENDED or (rank, code) == found[-1]}
 
     def _printed(self) -> str:

@@ -55,7 +55,7 @@ class RankReport:
     collectives: tuple[Collective, ...]
 
 
-class Reporter:
+class RankReportWriter:
     """Writes a rank's reports."""
 
     def __init__(self, folder: Folder, rank: int, device: torch.device) -> None:
@@ -105,7 +105,7 @@ class Reports:
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self._ranks: tuple[RankReport, ...] = ()
-        self._told = -1
+        self._reported_step = -1
 
     def newest(self) -> tuple[RankReport, ...]:
         """Return one report of every rank that has written any."""
@@ -120,9 +120,9 @@ class Reports:
     def scalars(self) -> Iterator[tuple[str, int, float]]:
         """Yield (name, step, value) of what is new, for the curves of a run."""
         step = max((one.step for one in self._ranks), default=-1)
-        if step <= self._told:
+        if step <= self._reported_step:
             return
-        self._told = step
+        self._reported_step = step
         for one in self._ranks:
             yield f"parallel/rank {one.rank} samples_per_s", one.step, one.samples_per_s
             yield f"parallel/rank {one.rank} memory_mib", one.step, one.memory_bytes / 2**20

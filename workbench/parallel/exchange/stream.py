@@ -23,7 +23,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Writer:
-    """Appends messages, from any thread; each is on its way to the readers when `write` returns.
+    """Appends messages, from any thread; each can be read by others when `write` returns.
 
     While the disk is full, messages are kept in order, and are written with the next one that fits,
     or by a `flush`.

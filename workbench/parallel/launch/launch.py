@@ -2,7 +2,7 @@
 
 ``torch.distributed.run`` starts one process per rank, and ends all when one dies. It is detached:
 an interrupt of the kernel does not reach it, and it survives a kernel that crashes. A kernel that
-ends in order calls its workers back first, as whatever else ends a run does. Nothing is ever forked
+ends in order recalls its workers first, as whatever else ends a run does. Nothing is ever forked
 from a process that has computed with torch (its threads would be missing in the child).
 """
 
@@ -34,9 +34,9 @@ from workbench.trust.seal import KEY
 MEETING = "WORKBENCH_MEETING"
 """Environment variable for the folder through which launcher and ranks rendezvous."""
 _MEETING = "workbench-ranks-"
-_INTRODUCED = "launcher.json"
+_LAUNCHER_FILE = "launcher.json"
 _PROGRAM = "workbench.parallel.launch.launcher"
-_MOST_SAID = 1 << 16
+_MOST_BYTES = 1 << 16
 _GRACE_S = 10.0
 _SAME_S = 1.0
 """Start times of processes that differ by less are those of one process."""
@@ -70,7 +70,7 @@ class Workers:
             # launcher and ranks rendezvous through files that belong to the user alone: torch's
             # usual store listens on every interface, and what it holds is unpickled
             "--rdzv-backend", "c10d", "--rdzv-endpoint", str(Path(self._meeting, "rendezvous")),
-            "--rdzv-conf", "store_type=file", "--rdzv-id", "stretch",
+            "--rdzv-conf", "store_type=file", "--rdzv-id", "session",
             "--log-dir", str(Path(self._meeting, "log")),
         ]  # fmt: skip
         command = [sys.executable, *(launcher if world_size else ()), *program]
@@ -88,9 +88,9 @@ class Workers:
                 self._process = group.popen
                 # an interrupt may come before the caller has them
                 self._dropped = weakref.finalize(self, _kill, self._process, self._meeting)
-                self._dropped.atexit = False  # a run that ends calls them back
+                self._dropped.atexit = False  # a run that ends recalls them
                 _owned.add(self)
-            _introduce(self._process.pid, folder, world_size, self._meeting)
+            _record_launcher(self._process.pid, folder, world_size, self._meeting)
         except BaseException:
             if hasattr(self, "_process"):
                 self.end()
@@ -141,7 +141,7 @@ def _leave_all() -> None:
 
 
 def _kill_all() -> None:
-    if not at_exit.in_a_kernel():  # those of a kernel were asked to save and end, and do so
+    if not at_exit.in_a_kernel():  # those of a kernel are requested to save and end, and do so
         for workers in list(_owned):
             workers.kill()
 
@@ -217,25 +217,25 @@ def _sweep() -> None:
     for meeting, descriptor in own_folders(_MEETING):
         # it is being made right now, or holds what this version does not know
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
-            said = read_regular(_INTRODUCED, _MOST_SAID, folder=descriptor)
-            found: dict[str, Any] = json.loads(said)
+            content = read_regular(_LAUNCHER_FILE, _MOST_BYTES, folder=descriptor)
+            found: dict[str, Any] = json.loads(content)
             here = found["host"] == platform.node()
             if here and _same_process(found["pid"], found["created"]) is None:
                 _leave(str(meeting))
 
 
-def _introduce(pid: int, folder: Folder, world_size: int, meeting: str) -> None:
+def _record_launcher(pid: int, folder: Folder, world_size: int, meeting: str) -> None:
     """Record which process supervises the ranks, for a kernel that finds them later."""
-    said = {
+    facts = {
         "pid": pid,
         "created": psutil.Process(pid).create_time(),
         "host": platform.node(),
         "ranks": world_size,
         "meeting": meeting,
     }
-    folder.seal.write_json(folder.launcher, said, LAUNCHER)
+    folder.seal.write_json(folder.launcher, facts, LAUNCHER)
     if meeting:
-        write_whole(Path(meeting, _INTRODUCED), json.dumps(said).encode())
+        write_whole(Path(meeting, _LAUNCHER_FILE), json.dumps(facts).encode())
 
 
 def _same_process(pid: int, created: float) -> psutil.Process | None:

@@ -76,10 +76,10 @@ def _rounded(
         for other, _ in node.next_functions:
             if other is not None and (leaf := leaf_of(other)) is not None and id(leaf) in leaves:
                 by.setdefault(leaves[id(leaf)], [0.0, 0.0])[not _is_cast(node)] = 1.0
-    ways = torch.tensor([by.get(id(one), [0.0, 0.0]) for one in parameters], device=loss.device)
+    uses = torch.tensor([by.get(id(one), [0.0, 0.0]) for one in parameters], device=loss.device)
     if not shards:
-        dist.all_reduce(ways)
-    return [bool(cast and not other) for cast, other in ways.tolist()]
+        dist.all_reduce(uses)
+    return [bool(cast and not other) for cast, other in uses.tolist()]
 
 
 def _is_cast(node: Any) -> bool:

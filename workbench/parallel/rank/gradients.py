@@ -27,7 +27,7 @@ from workbench.experiment.recipe.losses import logits_of
 from workbench.modes.layout.layout import Layout, lay_out
 from workbench.parallel.checks.branches import nodes_below, reached
 from workbench.parallel.rank.fp16_gradients import overflow_as_whole
-from workbench.parallel.sentences import first_said
+from workbench.parallel.sentences import first_nonempty
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
@@ -84,7 +84,7 @@ class Gradients:
         """Inspect the graph of the first step; called before the backward of each step."""
         if self._is_open:
             self._is_open = False
-            self.note = first_said(_not_for_ddp(self._training.model, logits, loss))
+            self.note = first_nonempty(_not_for_ddp(self._training.model, logits, loss))
 
     def explain(self, error: RuntimeError) -> str:
         """Return how an error of backward is related to ranks, and what to do, or ``""``."""
@@ -153,7 +153,7 @@ def _has_rows_on_gpu(model: nn.Module) -> bool:
         one.grad is not None and one.grad.is_sparse and one.grad.is_cuda
         for one in model.parameters()
     )
-    return bool(first_said("rows" if mine else ""))
+    return bool(first_nonempty("rows" if mine else ""))
 
 
 def _share_out(model: nn.Module) -> None:

@@ -110,7 +110,7 @@ class ParameterHooks:
 
 
 def _digest(parameter: nn.Parameter) -> float:
-    """Return a number for values and gradient; what is not finite is checked for elsewhere."""
+    """Return a number for values and gradient; another check finds what is not finite."""
     found = 0.0
     for weight, tensor in enumerate((parameter.detach(), parameter.grad), start=1):
         if tensor is not None:

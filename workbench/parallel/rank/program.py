@@ -31,7 +31,7 @@ from workbench.parallel.rank.rank import Rank
 from workbench.parallel.transfer.job_pickle import unpack
 from workbench.processes import is_orphaned, parent
 
-_PATIENCE = timedelta(minutes=5)
+_TIMEOUT = timedelta(minutes=5)
 """How long a rank waits for the others in a collective: compiling takes a minute or two."""
 _LOOK_S = 1.0
 _ORPHANED = 75
@@ -40,14 +40,14 @@ _ORPHANED = 75
 def main(arguments: list[str]) -> NoReturn:
     """Do the job in a folder, and end this process."""
     folder, rank = Folder(Path(arguments[0])), int(os.environ["RANK"])
-    folder.introduce(rank)
+    folder.record_pid(rank)
     threading.Thread(target=_end_with, args=(parent(),), daemon=True).start()
     try:
         join()
         train(folder)
         dist.destroy_process_group()
     except BaseException as error:  # noqa: BLE001 - a model may raise anything, which is reported
-        write_down(error, rank, folder)
+        write_fault(error, rank, folder)
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)  # a process group that lost a rank may never be torn down
@@ -68,13 +68,13 @@ def leave() -> NoReturn:
     os._exit(0)
 
 
-def join(patience: timedelta = _PATIENCE) -> None:
+def join(timeout: timedelta = _TIMEOUT) -> None:
     """Join the other ranks: gloo transfers what is on the CPU, NCCL what is on a GPU.
 
     They rendezvous through a file: no port is opened for it.
 
     Args:
-        patience: how long a rank waits for another one.
+        timeout: how long a rank waits for another one.
     """
     backend = "gloo"
     if torch.cuda.is_available() and torch.cuda.device_count() > _local_rank():
@@ -85,7 +85,7 @@ def join(patience: timedelta = _PATIENCE) -> None:
         init_method=f"file://{os.environ[MEETING]}/store",
         rank=int(os.environ["RANK"]),
         world_size=int(os.environ["WORLD_SIZE"]),
-        timeout=patience,
+        timeout=timeout,
     )
 
 
@@ -105,7 +105,7 @@ def _local_rank() -> int:
     return int(os.environ["LOCAL_RANK"])
 
 
-def write_down(error: BaseException, rank: int, folder: Folder) -> None:
+def write_fault(error: BaseException, rank: int, folder: Folder) -> None:
     """Write the error that ended a rank to a file of its own, for the process that started it."""
     fault = {
         "fault": fault_of(error, f"rank {rank}"),

@@ -28,20 +28,20 @@ from workbench.experiment.state.hook_copy import hooks_undone
 from workbench.modes.layout.layout import Layout, lay_out, reshard
 from workbench.parallel.checks.batch_sums import BATCH_NORMS
 from workbench.parallel.checks.initial_logits import FirstLook
-from workbench.parallel.checks.model_paths import MOST, Ways
+from workbench.parallel.checks.model_paths import MOST, ModelPaths
 from workbench.parallel.checks.parameter_use import refuse_late_writes
 from workbench.parallel.checks.replicas import compare
 from workbench.parallel.checks.reshard_optimizer import keep_attributes, parameters_followed
-from workbench.parallel.checks.structure import NewWayError, Structure, StructureChangedError
+from workbench.parallel.checks.structure import NewPathError, Structure, StructureChangedError
 from workbench.parallel.checks.trial_step import draws_numbers, needs_whole
 from workbench.parallel.data.batches import Part, RankBatches, RankSource
 from workbench.parallel.data.draws import Draws
 from workbench.parallel.exchange.files import Folder, Job
-from workbench.parallel.exchange.rank_reports import Reporter
+from workbench.parallel.exchange.rank_reports import RankReportWriter
 from workbench.parallel.exchange.stream import Follower, Message, Writer
 from workbench.parallel.rank.gradients import Gradients
 from workbench.parallel.rank.parameter_hooks import ParameterHooks
-from workbench.parallel.rank.reporter import Teller
+from workbench.parallel.rank.reporter import Reporter
 from workbench.parallel.rank.step import RankGuard, Summed, rank_step
 from workbench.parallel.rank.validation import on_all_ranks, validate_together
 from workbench.parallel.rank.whole_batch_loss import RankLoss
@@ -75,12 +75,14 @@ class Rank:
         self._commands = Follower(folder.control, folder.seal)
         self._waiting = Follower(folder.control, folder.seal)
         """Counts commands, which `_commands` reads."""
-        self._obey = 0
+        self._num_commands = 0
         """Number of commands to execute before the next step."""
         self._ended = ""
         self._saved, self._save_took = time.monotonic(), 0.0
-        self._reporter = Reporter(folder, dist.get_rank(), training.device)
-        self._teller = Teller(training, Writer(folder.events, folder.seal) if self.leads else None)
+        self._rank_reports = RankReportWriter(folder, dist.get_rank(), training.device)
+        self._reporter = Reporter(
+            training, Writer(folder.events, folder.seal) if self.leads else None
+        )
         self._is_first = True
         load(training, folder.start, folder.seal)
         self._begin()
@@ -125,14 +127,16 @@ class Rank:
         training.guard = RankGuard(training, self._whole)
         self._structure = Structure(training)
         is_compiled = training.modeset.compiled  # once no longer compiled, it has other operations
-        watches = not (look.undivided or is_compiled) and training.new_ways < MOST
-        self._ways = Ways(training.ways) if watches else None
+        watches = not (look.undivided or is_compiled) and training.num_new_paths < MOST
+        self._paths = ModelPaths(training.model_paths) if watches else None
         """Paths through the model; None where a new one would change nothing, or there were
         many."""
         self._before_fetch: Any = None
         """State, before a fetch, of the generators that samples may draw from."""
         self._note()
-        self._teller.tell("ready", ranks=ranks, step=training.step_count, branches=look.branches)
+        self._reporter.report(
+            "ready", ranks=ranks, step=training.step_count, branches=look.branches
+        )
 
     def _shard(self) -> nn.Module:
         """Lay out the model and the optimizer's state, or have it see whole parameters."""
@@ -218,8 +222,8 @@ class Rank:
         elif ranks > 1 and normalises_parts(self.training.model):
             notes.append(NORMALISES)
         if self._look.unknown and not self._look.undivided and ranks > 1:
-            notes.append(f"whether steps can be divided could not be told: {self._look.unknown}")
-        if self.training.new_ways == MOST and not self._look.undivided:
+            notes.append(f"whether steps can be divided is not known: {self._look.unknown}")
+        if self.training.num_new_paths == MOST and not self._look.undivided:
             notes.append(NOT_WATCHED)
         if self._look.draws_apart and ranks > 1:
             notes.append(DRAWS_APART)
@@ -227,7 +231,7 @@ class Rank:
             self.training.note(note)
 
     def run(self) -> None:
-        """Train until the plan is fulfilled, or a command says otherwise."""
+        """Train until the plan is fulfilled, or a command ends it."""
         training = self.training
         while not self._ended:
             self._carry_out()
@@ -237,9 +241,9 @@ class Rank:
                 self._ended = "finished"
             else:
                 self.advance()
-        self._teller.position(self._commands.count)
+        self._reporter.position(self._commands.count)
         self._save()
-        self._teller.tell("end", how=self._ended, checkpoint=self.folder.last.name)
+        self._reporter.report("end", how=self._ended, checkpoint=self.folder.last.name)
 
     # -- steps ------------------------------------------------------------------------------
 
@@ -273,21 +277,21 @@ class Rank:
         training = self.training
         training.guard.remember()
         self._structure.remember()
-        started, obey = time.perf_counter(), self._count_commands()
+        started, num_commands = time.perf_counter(), self._count_commands()
         try:
-            done = self._reporter.profiled(
+            done = self._rank_reports.profiled(
                 lambda: rank_step(
                     training,
                     self._gradients,
                     part,
                     self._draws,
-                    obey,
+                    num_commands,
                     save=self._time_to_save,
                     drew_late=self._source.samples is not None and self._source.samples.drew_late,
                     fill=self._look.branches and self.layout.kind == "fsdp",
                     hooks=self._hooks,
                     structure=self._structure,
-                    ways=self._ways,
+                    paths=self._paths,
                     whole=self._whole,
                     alike=self._optimizer_draws,
                 )
@@ -296,7 +300,7 @@ class Rank:
             undo(training, None)
             if self._whole is not None:
                 self._whole.scatter()
-            self._teller.tell("non-finite", what=error.what, word=error.word)
+            self._reporter.report("non-finite", what=error.what, word=error.word)
             self._ended = "nan"
             return False
         except StructureChangedError as error:
@@ -305,34 +309,36 @@ class Rank:
             self._structure.restore()
             if self._before_fetch is not None:  # the batch is fetched again, in the kernel
                 self._source.drawn_from.go_to(self._before_fetch)
-            if isinstance(error, NewWayError) and self._ways is not None:
-                self._teller.tell("new-way", step=training.step_count, ways=self._ways.of_all())
+            if isinstance(error, NewPathError) and self._paths is not None:
+                self._reporter.report(
+                    "new-path", step=training.step_count, paths=self._paths.of_all()
+                )
             else:
-                self._teller.tell("structure-changed", step=training.step_count)
-            self._ended = "home"
+                self._reporter.report("structure-changed", step=training.step_count)
+            self._ended = "recalled"
             return False
         training.cursor.done()
         training.step_count += 1
-        self._come_together(done)
-        self._obey = done.obey
+        self._align_draws(done)
+        self._num_commands = done.num_commands
         training.steps_in_epoch += 1
         self._log(done)
         if done.applied:
             training.note(training.schedule.after_step())
         own = part.whole if self._source.is_undivided else part.num_samples
-        self._reporter.count(training.step_count, own)
-        self._teller.step(time.perf_counter() - started, done.samples, self._commands.count)
+        self._rank_reports.count(training.step_count, own)
+        self._reporter.step(time.perf_counter() - started, done.samples, self._commands.count)
         if self._is_first:
             self._is_first = False
             self._note()
-            self._teller.position(self._commands.count)
+            self._reporter.position(self._commands.count)
             if (difference := self._look.difference(done.logits)) is not None:
-                self._teller.tell("logits", difference=difference)
+                self._reporter.report("logits", difference=difference)
         if done.save and not training.cursor.at_end:
             self._try_to_save()
         return True
 
-    def _come_together(self, done: Summed) -> None:
+    def _align_draws(self, done: Summed) -> None:
         """Align the ranks after a step in which they did not draw the same numbers."""
         if done.drew_late and self._source.samples is not None:
             self._source.samples.draws = True
@@ -359,15 +365,15 @@ class Rank:
             training.scalars.add("train/learning_rate", step, training.learning_rate)
 
     def _end_epoch(self) -> None:
-        self._meet()
-        with self._teller.at_work("ends an epoch"):
+        self._synchronize()
+        with self._reporter.at_work("ends an epoch"):
             self.training.end_epoch()
-        self._teller.position(self._commands.count)
+        self._reporter.position(self._commands.count)
         # by rank 0's clock: all save or none does
         if _agreed(self._time_to_save):
             self._try_to_save()
 
-    def _meet(self) -> None:
+    def _synchronize(self) -> None:
         """Compare what all ranks hold, and give all of them the same buffers."""
         compare(self.training, {} if self._whole is None else self._whole.updated())
         _same_buffers(self.training)
@@ -386,19 +392,19 @@ class Rank:
         try:
             self._save()
         except NotSavedError as error:
-            self._teller.tell("not-saved", step=self.training.step_count, why=str(error))
+            self._reporter.report("not-saved", step=self.training.step_count, why=str(error))
 
     def _save(self) -> None:
         begun = time.monotonic()
         try:
-            with self._teller.at_work("saves a checkpoint"):
-                self._meet()
+            with self._reporter.at_work("saves a checkpoint"):
+                self._synchronize()
                 save(self.training, self.folder.last, self.folder.seal)
         finally:
             self._saved = time.monotonic()
             self._save_took = self._saved - begun
-        self._teller.notes()
-        self._teller.tell("saved", step=self.training.step_count)
+        self._reporter.notes()
+        self._reporter.report("saved", step=self.training.step_count)
 
     # -- commands ---------------------------------------------------------------------------
 
@@ -412,7 +418,7 @@ class Rank:
 
     def _carry_out(self) -> None:
         """Execute what all ranks execute before the next step."""
-        for command in self._commands.new(self._obey):
+        for command in self._commands.new(self._num_commands):
             self._do(command)
 
     def _do(self, command: Message) -> None:
@@ -425,26 +431,26 @@ class Rank:
                 training.schedule.end()
         elif what == "plan":
             self.plan = Plan(command["until_step"], command["until_epoch"])
-        elif what == "home":
-            self._ended = "home"
+        elif what == "recall":
+            self._ended = "recalled"
         else:
             raise ValueError(f"unknown command {what!r}; valid: {', '.join(COMMANDS)}")
 
 
-COMMANDS = ("learning_rate", "constant", "plan", "home")
+COMMANDS = ("learning_rate", "constant", "plan", "recall")
 
 
 NORMALISES = (
     "batch norm in train mode normalises by the rows of each rank's part of a batch, as under "
-    "DistributedDataParallel; running statistics that come home are the first rank's"
+    "DistributedDataParallel; running statistics that come back are the first rank's"
 )
 UNDIVIDED = (
     "every rank computes whole batches, as one process does, and steps get no faster by ranks"
 )
-ONE_SAMPLE = "the first batch of these ranks has one sample, which says nothing of several"
+ONE_SAMPLE = "the first batch of these ranks has one sample, which shows nothing about several"
 NOT_WATCHED = (
     f"steps have gone through operations that none had before {MOST} times: whether those of later "
-    "steps can be divided among ranks is not looked at any more"
+    "steps can be divided among ranks is no longer checked"
 )
 DRAWS_APART = (
     "a forward draws more random numbers for more samples (dropout): each rank draws from a stream "
@@ -497,6 +503,6 @@ def _same_buffers(training: Training) -> None:
 
 def _agreed(mine: bool) -> bool:
     """Return what rank 0 has."""
-    said = torch.tensor([int(mine)], device="cpu")
-    dist.broadcast(said, 0)
-    return bool(said.item())
+    agreed = torch.tensor([int(mine)], device="cpu")
+    dist.broadcast(agreed, 0)
+    return bool(agreed.item())

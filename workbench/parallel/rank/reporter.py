@@ -19,7 +19,7 @@ _EVERY_S = 0.1
 _AT_WORK_S = 5.0
 
 
-class Teller:
+class Reporter:
     """Writes messages about a training, on the rank that reports.
 
     Args:
@@ -30,7 +30,7 @@ class Teller:
     def __init__(self, training: Training, events: Writer | None) -> None:
         self._training = training
         self._events = events
-        self._told = time.monotonic()
+        self._reported_at = time.monotonic()
         self._num_notes = 0
         """Number of its notes that have been reported."""
         self._steps: list[tuple[int, float, int]] = []
@@ -39,7 +39,7 @@ class Teller:
             training.scalars.add_sink(self._scalars)
             training.board.subscribe(self._epoch)
 
-    def tell(self, kind: str, **message: object) -> None:
+    def report(self, kind: str, **message: object) -> None:
         """Report something, after all scalars until now."""
         if self._events is not None:
             self._training.scalars.flush()
@@ -57,12 +57,12 @@ class Teller:
             return
         done, begun = threading.Event(), time.monotonic()
 
-        def tell() -> None:
+        def report() -> None:
             while not done.wait(_AT_WORK_S):
                 seconds = time.monotonic() - begun
                 self._write({"type": "at-work", "what": what, "seconds": seconds})
 
-        thread = threading.Thread(target=tell, name="workbench: still at work", daemon=True)
+        thread = threading.Thread(target=report, name="workbench: still at work", daemon=True)
         thread.start()
         try:
             yield
@@ -70,40 +70,40 @@ class Teller:
             done.set()
             thread.join()
 
-    def step(self, seconds: float, samples: int, obeyed: int) -> None:
+    def step(self, seconds: float, samples: int, num_executed: int) -> None:
         """Count a finished step; the position is reported at intervals."""
         self._training.measures.count(samples)
         if self._events is None:
             return
         self._steps.append((self._training.step_count, seconds, samples))
-        if time.monotonic() - self._told > _EVERY_S:
-            self.position(obeyed)
+        if time.monotonic() - self._reported_at > _EVERY_S:
+            self.position(num_executed)
 
     def notes(self) -> None:
         """Report the notes that are new."""
         notes = self._training.board.notes
         if self._events is not None and (new := notes[self._num_notes :]):
             self._num_notes = len(notes)
-            self.tell("notes", notes=new)
+            self.report("notes", notes=new)
 
-    def position(self, obeyed: int) -> None:
-        """Report where the training is; ``obeyed`` is the number of commands executed."""
+    def position(self, num_executed: int) -> None:
+        """Report where the training is; ``num_executed`` is the number of commands executed."""
         if self._events is None:
             return
         training = self._training
         measures = training.measures
-        self._told = time.monotonic()
+        self._reported_at = time.monotonic()
         measures.measure_speed(time.perf_counter())
         steps, self._steps = self._steps, []
         self.notes()
         if training.scaler is not None:
             for name, value in training.scaler.scalars().items():
                 training.scalars.add(name, training.step_count, value)
-        self.tell(
+        self.report(
             "position",
             step=training.step_count,
             position=training.cursor.position(),
-            commands=obeyed,
+            commands=num_executed,
             rate=training.learning_rate,
             speed=[measures.steps_per_s, measures.samples_per_s],
             steps=steps,
@@ -114,7 +114,7 @@ class Teller:
             return
         training = self._training
         found = None if training.val is None else training.last_validation
-        self.tell(
+        self.report(
             "epoch",
             step=training.step_count,
             position=training.cursor.position(),

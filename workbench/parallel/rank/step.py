@@ -27,14 +27,14 @@ from workbench.experiment.loop.measures import is_sampled
 from workbench.experiment.loop.step import forward
 from workbench.gradient_flow.log import gradient_norms
 from workbench.parallel.checks.branches import reached, zero_for
-from workbench.parallel.checks.structure import NewWayError, Structure, StructureChangedError
+from workbench.parallel.checks.structure import NewPathError, Structure, StructureChangedError
 from workbench.parallel.data.draws import are_apart
 from workbench.parallel.rank.mixed_groups import kinds_apart
 from workbench.parallel.rank.same_numbers import numbers_of_first_rank
 
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
-    from workbench.parallel.checks.model_paths import Ways
+    from workbench.parallel.checks.model_paths import ModelPaths
     from workbench.parallel.data.batches import Part
     from workbench.parallel.data.draws import Draws
     from workbench.parallel.rank.gradients import Gradients
@@ -55,7 +55,7 @@ class Summed(NamedTuple):
     gradient_norm: float | None
     """Norm before clipping; where nothing is clipped, only for steps that are logged in full. Else
     None."""
-    obey: int
+    num_commands: int
     """Number of commands that all ranks have executed before the next step."""
     save: bool
     """Whether rank 0 requests a checkpoint after the step, which all ranks write together."""
@@ -71,7 +71,7 @@ class Summed(NamedTuple):
     """Whether samples of some rank drew random numbers, and none of the first batch did."""
 
 
-class _Told(NamedTuple):
+class _Reported(NamedTuple):
     """What each rank reports about its part, or the sum of that over all ranks."""
 
     loss: float
@@ -80,7 +80,7 @@ class _Told(NamedTuple):
     """This rank's part of what that sum is divided by."""
     right: float
     answers: float
-    obey: float
+    num_commands: float
     """From the first rank only, like the next one."""
     save: float
     samples: float
@@ -90,7 +90,7 @@ class _Told(NamedTuple):
     drawn_squared: float
     has_changed: float
     """Whether its parameters are not those that were laid out over the ranks."""
-    is_new_way: float
+    is_new_path: float
 
 
 def rank_step(
@@ -98,14 +98,14 @@ def rank_step(
     gradients: Gradients,
     part: Part,
     draws: Draws,
-    obey: int,
+    num_commands: int,
     *,
     save: bool,
     drew_late: bool,
     fill: bool,
     hooks: ParameterHooks,
     structure: Structure,
-    ways: Ways | None,
+    paths: ModelPaths | None,
     whole: WholeStep | None = None,
     alike: bool = False,
 ) -> Summed:
@@ -116,20 +116,20 @@ def rank_step(
         gradients: has the model as it is laid out over the ranks.
         part: this rank's part of the batch.
         draws: the random numbers of this rank.
-        obey: number of commands to execute before the next step; that of rank 0 counts.
+        num_commands: number of commands to execute before the next step; that of rank 0 counts.
         save: whether to write a checkpoint after this step; what rank 0 passes counts.
         drew_late: whether the samples drew random numbers although they were not expected to.
         fill: whether parameters that only another rank has reached have gradients of zero here.
         hooks: hooks on the gradients of parameters.
         structure: the parameters as they were when the model was laid out over the ranks.
-        ways: paths that steps have taken through the model; None where new ones do not matter.
+        paths: paths that steps have taken through the model; None where new ones do not matter.
         whole: gathers parameters and gradients for the update.
         alike: whether all ranks must draw the same random numbers in the update.
 
     Raises:
         NonFiniteError: on all ranks, because the sum of losses or a gradient is not finite.
         StructureChangedError: on all ranks, because one has made, frozen or unfrozen a parameter.
-        NewWayError: on all ranks, because one has taken a path that no step before took.
+        NewPathError: on all ranks, because one has taken a path that no step before took.
     """
     inputs, targets = split(part.batch)
     inputs, targets = to_device(inputs, training.device), to_device(targets, training.device)
@@ -141,11 +141,11 @@ def rank_step(
     first = dist.get_rank() == 0
     changed = structure.has_changed()
     here = _reached(training, loss, structure, changed=changed) if fill else []
-    is_new = ways is not None and bool(part.num_samples) and ways.new(logits, loss)
-    own = _Told(
+    is_new = paths is not None and bool(part.num_samples) and paths.new(logits, loss)
+    own = _Reported(
         *_share(loss_of, loss, weight),
         *_right(training, logits, targets, part),
-        float(obey if first else 0),
+        float(num_commands if first else 0),
         float(save if first else 0),
         float(part.num_samples),
         float(drew_late),
@@ -164,8 +164,8 @@ def rank_step(
     try:
         training.modeset.backward(loss)
     except RuntimeError as error:
-        if said := gradients.explain(error):
-            raise RuntimeError(said) from error
+        if explanation := gradients.explain(error):
+            raise RuntimeError(explanation) from error
         raise
     gradients.after_backward(loss)
     if whole is not None:
@@ -189,7 +189,7 @@ def rank_step(
         right=sums.right,
         answers=sums.answers,
         gradient_norm=norm,
-        obey=int(sums.obey),
+        num_commands=int(sums.num_commands),
         save=bool(sums.save),
         applied=applied,
         samples=int(sums.samples),
@@ -274,25 +274,25 @@ def _share(loss_of: RankLoss, loss: torch.Tensor, weight: float) -> tuple[float,
     return loss.item() * weight, weight
 
 
-def _mean(loss: RankLoss, sums: _Told, weight: float) -> tuple[float, float | None]:
+def _mean(loss: RankLoss, sums: _Reported, weight: float) -> tuple[float, float | None]:
     """Return the whole batch's loss, and the factor for this rank's; None: it is already a part.
 
     Raises:
         StructureChangedError: a rank has made, frozen or unfrozen a parameter.
-        NewWayError: a rank has taken a path through the model that no step before took.
+        NewPathError: a rank has taken a path through the model that no step before took.
         NonFiniteError: the loss is not finite.
     """
     if sums.has_changed:
         raise StructureChangedError
-    if sums.is_new_way:
-        raise NewWayError
+    if sums.is_new_path:
+        raise NewPathError
     value, factor = _mean_of(loss, sums, weight)
     if not math.isfinite(value):
         raise NonFiniteError("loss", value)
     return value, factor
 
 
-def _mean_of(loss: RankLoss, sums: _Told, weight: float) -> tuple[float, float | None]:
+def _mean_of(loss: RankLoss, sums: _Reported, weight: float) -> tuple[float, float | None]:
     if not loss.is_known or loss.is_undivided:
         return sums.loss, None
     if loss.sums:
@@ -313,12 +313,14 @@ def _right(
     return float(right), float(answers)
 
 
-def _summed(own: _Told, reached: list[bool], device: torch.device) -> tuple[_Told, Sequence[float]]:
+def _summed(
+    own: _Reported, reached: list[bool], device: torch.device
+) -> tuple[_Reported, Sequence[float]]:
     """The sum over all ranks, number by number, in one collective."""
     sums = torch.tensor([*own, *map(float, reached)], dtype=torch.float64, device=device)
     dist.all_reduce(sums)
     found: list[float] = sums.tolist()
-    return _Told(*found[: len(own)]), found[len(own) :]
+    return _Reported(*found[: len(own)]), found[len(own) :]
 
 
 def _clipped(training: Training) -> float | None:

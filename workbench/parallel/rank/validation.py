@@ -83,7 +83,7 @@ def _begun(training: Training, source: RankBatches) -> tuple[Iterable[Part], _Ke
         if apart:
             training.note(
                 f"{listed(apart, 4)} {'are' if len(apart) > 1 else 'is'} not the same on all "
-                "ranks: the first rank's model, which comes home, is validated on all batches"
+                "ranks: the first rank's model, which comes back, is validated on all batches"
             )
         return source.batches(0), None
     generators = source.drawn_from.state()
@@ -191,6 +191,6 @@ def _largest(number: int) -> int:
 
 def _first_ranks(found: Validation) -> Validation:
     """Return what the first rank has found."""
-    said = [found]
-    dist.broadcast_object_list(said, 0)
-    return said[0]
+    shared = [found]
+    dist.broadcast_object_list(shared, 0)
+    return shared[0]

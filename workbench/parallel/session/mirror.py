@@ -1,4 +1,4 @@
-"""Apply what workers report to the training that waits in the kernel, and send them commands.
+"""Apply what workers report to the training in the kernel, and send them commands.
 
 A runner follows a session on the training's own thread (`workbench.experiment.runtime.remote`).
 Position, learning rate, scalars, step times and validations appear in the training as if its steps
@@ -24,13 +24,13 @@ from workbench.experiment.loop.local_steps import MOST
 from workbench.experiment.loop.validation import Validation
 from workbench.experiment.recipe.learning_rate import follow_learning_rate, scale_learning_rate
 from workbench.experiment.report.events import EpochDone, StepDone
-from workbench.experiment.runtime.remote import ElsewhereError
+from workbench.experiment.runtime.remote import RemoteError
 from workbench.experiment.state.process_settings import threads_of_a_rank
 from workbench.modes.layout.mode import Parallel
 from workbench.parallel.checks.batch_sums import Verdict, by_samples
 from workbench.parallel.exchange.files import FOLLOWED
 from workbench.parallel.exchange.rank_reports import Reports
-from workbench.parallel.session.session import Away
+from workbench.parallel.session.session import Session
 from workbench.parallel.transfer.hook_state import notes_on_hooks
 
 if TYPE_CHECKING:
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from workbench.modes.layout.layout import Layout
     from workbench.parallel.exchange.stream import Message
 
-_PATIENCE_S = 360.0
-"""Time limit for workers that were called back and report nothing: they may compile, validate or
-save, and give up on each other after five minutes."""
-_AT_WORK_S = 3600.0
+_SILENCE_LIMIT_S = 360.0
+"""Time limit for workers that were recalled and report nothing: they may compile, validate or save,
+and their collectives time out after five minutes."""
+_PROGRESS_LIMIT_S = 3600.0
 """Time limit for a validation or a checkpoint that keeps reporting that it continues."""
-_LEAVING_S = 5.0
+_EXIT_LIMIT_S = 5.0
 _REPORT_S = 1.0
 
-_ASKS = (
+_READS_DATA = (
     "the model reads values of its data in forward, so ranks may branch differently: under fsdp "
     "its parameters are gathered all at once for a step, and not block by block"
 )
@@ -55,9 +55,7 @@ _ASKS = (
 log = logging.getLogger("workbench")
 
 
-def send(
-    training: Training, plan: Plan, folder: Path, companions: tuple[str, ...] = ()
-) -> WorkersStretch:
+def send(training: Training, plan: Plan, folder: Path, companions: tuple[str, ...] = ()) -> Mirror:
     """Have workers continue ``training`` until ``plan`` is fulfilled.
 
     Args:
@@ -80,46 +78,46 @@ def send(
     for note in notes_on_hooks(training, layout):
         training.note(note)
     started = time.perf_counter()
-    away = Away.send(training, folder, layout, plan, companions=companions)
-    return WorkersStretch(training, away, _ends(plan), started)
+    session = Session.send(training, folder, layout, plan, companions=companions)
+    return Mirror(training, session, _ends(plan), started)
 
 
-class WorkersStretch:
-    """Steps of one training that workers compute.
+class Mirror:
+    """Keeps the training in the kernel in step with a session in which workers compute its steps.
 
     Args:
         training: the training to which everything that is reported is applied.
-        away: the workers.
-        ends: the (step, epoch) at which they end, as it was sent to them.
+        session: the session.
+        ends: the (step, epoch) at which it ends, as it was sent to the workers.
         started: clock time at which the training was sent, or None where it is followed later.
     """
 
     def __init__(
         self,
         training: Training,
-        away: Away,
+        session: Session,
         ends: tuple[int | None, int | None],
         started: float | None = None,
     ) -> None:
-        self._training, self._away, self._ends = training, away, ends
+        self._training, self._session, self._ends = training, session, ends
         self._started = started
-        self._is_home = False
-        self._called_at: float | None = None
-        self._heard_at = self._progress_at = time.monotonic()
+        self._is_back = False
+        self._recalled_at: float | None = None
+        self._last_message_at = self._progress_at = time.monotonic()
         self._rate = training.learning_rate
         """Learning rate of the first group, as the workers have it or as it was sent to them."""
         self._is_scheduled = self._scheduled
         """Whether the workers have a schedule, according to what was sent to them."""
-        self._set_here: float | None = None
-        """The learning rate that was last set here."""
-        self._obeyed_at = math.inf
+        self._set_locally: float | None = None
+        """The learning rate that was last set in the kernel."""
+        self._applied_at = math.inf
         """The step at which the workers first reported that they have it."""
         self._losses: dict[int, float] = {}
         """Losses of steps for which no position has been reported yet."""
-        self._reports = Reports(away.folder)
+        self._reports = Reports(session.folder)
         self._reported_at = 0.0
         self._refused: NonFiniteError | None = None
-        self._left_at = training.step_count, training.cursor.position(), _rates(training)
+        self._sent_at = training.step_count, training.cursor.position(), _rates(training)
         training.measures.forget_speed()
         training.measures.flow.note_steps_elsewhere()
 
@@ -128,98 +126,98 @@ class WorkersStretch:
 
         Raises:
             NonFiniteError: the step after the last one was refused.
-            ElsewhereError: a rank died, or the ranks do not answer.
+            RemoteError: a rank died, or the ranks report nothing.
         """
-        for message in self._away.news():
-            self._heard_at = time.monotonic()
+        for message in self._session.news():
+            self._last_message_at = time.monotonic()
             if message["type"] != "at-work":
-                self._progress_at = self._heard_at
+                self._progress_at = self._last_message_at
             self._take(message)
-        self._now_and_then()
-        if self._refused is not None and self._away.ended:
+        self._read_rank_reports()
+        if self._refused is not None and self._session.ended:
             raise self._refused
-        if self._away.ended:
+        if self._session.ended:
             return False
-        self._lose_patience()
+        self._check_time_limits()
         return True
 
     def settle(self, plan: Plan) -> None:
-        """Send where the run ends now, a learning rate that was set here, and the schedule's end.
+        """Send where the run ends, a learning rate that was set here, and that a schedule ended.
 
-        Once workers are called back they execute no later command: a rate waits until they end.
+        Once workers are recalled they execute no later command: a rate waits until they end.
         """
-        if self._called_at is not None:
+        if self._recalled_at is not None:
             return
         if (ends := _ends(plan)) != self._ends:
             self._ends = ends
-            self._away.command("plan", until_step=ends[0], until_epoch=ends[1])
+            self._session.command("plan", until_step=ends[0], until_epoch=ends[1])
         rate, has_ended = self._training.learning_rate, self._is_scheduled and not self._scheduled
         if rate is not None and (rate != self._rate or has_ended):
             self._set(rate)
             self._is_scheduled = self._scheduled
-            self._away.command("constant" if has_ended else "learning_rate", value=rate)
+            self._session.command("constant" if has_ended else "learning_rate", value=rate)
 
     @property
     def _scheduled(self) -> bool:
         """Whether the training has a schedule here, which the user may have removed."""
         return self._training.schedule.scheduler is not None
 
-    def call_home(self) -> None:
-        """Request the end of the workers at the next step boundary."""
-        if self._called_at is None:
-            self._called_at = time.monotonic()
-            self._away.command("home")
+    def recall(self) -> None:
+        """Request that the workers end at the next step boundary."""
+        if self._recalled_at is None:
+            self._recalled_at = time.monotonic()
+            self._session.command("recall")
 
-    def come_home(self) -> None:
-        """Take over the last state of the workers, and release them."""
+    def bring_back(self) -> None:
+        """Load the last state of the workers, and release them."""
         training = self._training
-        told = training.step_count
+        reported = training.step_count
         try:
-            if self._away.ended:
-                self._away.wait(_LEAVING_S)
+            if self._session.ended:
+                self._session.wait(_EXIT_LIMIT_S)
         except subprocess.TimeoutExpired:
-            log.info("the ranks of %s are slow to leave and are ended", self._away.folder.shown)
+            log.info("the ranks of %s are slow to leave and are ended", self._session.folder.shown)
         finally:
-            self._away.close()
-            self._take_home()
+            self._session.close()
+            self._bring_back()
             training.measures.restart()
         step = training.step_count
-        if step < told:
-            training.board.mark(step, f"back from step {told:,}")
+        if step < reported:
+            training.board.mark(step, f"back from step {reported:,}")
         training.board.say(f"step {step:,}: back from {_layout(training)}", step)
 
-    def _take_home(self) -> None:
+    def _bring_back(self) -> None:
         """Load the last state; where that fails, the training is as it was when it was sent."""
         training, rate = self._training, self._training.learning_rate
         if rate is not None and (rate != self._rate or self._is_scheduled != self._scheduled):
             self._set(rate)
         try:
-            self._away.come_home(training)
+            self._session.bring_back(training)
         except BaseException:
-            training.step_count, position, rates = self._left_at
+            training.step_count, position, rates = self._sent_at
             training.cursor.go_to(position)
             for group, kept in zip(training.optimizer.param_groups, rates, strict=True):
                 group.update(kept)
             raise
-        if self._set_here is not None and training.step_count < self._obeyed_at:
-            scale_learning_rate(training.optimizer, training.schedule.scheduler, self._set_here)
-        self._is_home = True
+        if self._set_locally is not None and training.step_count < self._applied_at:
+            scale_learning_rate(training.optimizer, training.schedule.scheduler, self._set_locally)
+        self._is_back = True
 
     def clear(self) -> None:
-        """Remove the files to bring it back from, and the checkpoints of ranks that did not die."""
-        if self._is_home:
-            self._away.folder.clear(checkpoints=bool(self._away.ended))
+        """Remove the files that the training was loaded from; checkpoints stay if ranks died."""
+        if self._is_back:
+            self._session.folder.clear(checkpoints=bool(self._session.ended))
 
     def catch_up(self, count: int) -> None:
         """Apply the first ``count`` messages, which a kernel that is gone has read."""
-        for message in self._away.told_before(count):
+        for message in self._session.reported_before(count):
             self._take(message)
 
-    # -- what they report -------------------------------------------------------------------
+    # -- messages of rank 0 -----------------------------------------------------------------
 
     def _take(self, message: Message) -> None:
         take = getattr(self, f"_take_{message['type'].replace('-', '_')}", None)
-        if take is not None:  # messages about pauses and checkpoints are for others
+        if take is not None:  # messages about checkpoints are for others
             take(message)
 
     def _take_scalars(self, message: Message) -> None:
@@ -233,8 +231,11 @@ class WorkersStretch:
         training = self._training
         training.step_count = message["step"]
         training.cursor.go_to(message["position"])
-        if message["commands"] >= self._away.commands_sent and training.learning_rate == self._rate:
-            self._obeyed_at = min(self._obeyed_at, message["step"])
+        if (
+            message["commands"] >= self._session.commands_sent
+            and training.learning_rate == self._rate
+        ):
+            self._applied_at = min(self._applied_at, message["step"])
             self._take_rate(message["rate"])
         training.measures.steps_per_s, training.measures.samples_per_s = message["speed"]
         steps: list[tuple[int, float, int]] = message["steps"]
@@ -272,8 +273,12 @@ class WorkersStretch:
     def _take_ready(self, message: Message) -> None:
         step = message["step"]
         notes = self._training.board.notes
-        if message["branches"] and _layout(self._training).kind == "fsdp" and _ASKS not in notes:
-            notes.append(_ASKS)
+        if (
+            message["branches"]
+            and _layout(self._training).kind == "fsdp"
+            and _READS_DATA not in notes
+        ):
+            notes.append(_READS_DATA)
         for note in message.get("notes", ()):
             self._training.note(note)
         self._training.board.say(
@@ -286,7 +291,7 @@ class WorkersStretch:
         self._training.timings.parity(self._training.modes, message["difference"])
 
     def _take_at_work(self, message: Message) -> None:
-        if self._called_at is not None:
+        if self._recalled_at is not None:
             step, seconds = self._training.step_count, message["seconds"]
             self._training.board.say(
                 f"step {step:,}: waiting for {_layout(self._training)}, whose first rank "
@@ -305,26 +310,26 @@ class WorkersStretch:
 
     def _take_structure_changed(self, _message: Message) -> None:
         """Have one process compute the next step, which makes, freezes or unfreezes a parameter."""
-        at_home = self._training.at_home
-        at_home.take_next()
-        if at_home.are_all:
+        local_steps = self._training.local_steps
+        local_steps.take_next()
+        if local_steps.are_all:
             self._training.note(
-                f"parameters were made, frozen or thawed in {MOST} steps: from here on all are "
+                f"parameters were made, frozen or unfrozen in {MOST} steps: from here on all are "
                 "computed in one process, as ranks would do nothing but start anew; other modes "
                 "have ranks again"
             )
         self._training.note(
-            "a step in which parameters are made, frozen or thawed is computed in one process, and "
-            f"ranks of {_layout(self._training)} start anew after it; what hooks and objects of "
-            "the model count was counted for it on the ranks, too"
+            "a step in which parameters are made, frozen or unfrozen is computed in one process, "
+            f"and ranks of {_layout(self._training)} start anew after it; what hooks and objects "
+            "of the model count was counted for it on the ranks, too"
         )
 
-    def _take_new_way(self, message: Message) -> None:
+    def _take_new_path(self, message: Message) -> None:
         """Have one process compute and check the next step, which takes a new path."""
         training = self._training
-        training.ways |= {(above, below) for above, below in message["ways"]}
-        training.new_ways += 1
-        training.at_home.take_next(_look_for_whole_batches)
+        training.model_paths |= {(above, below) for above, below in message["paths"]}
+        training.num_new_paths += 1
+        training.local_steps.take_next(_look_for_whole_batches)
         training.note(
             f"step {message['step'] + 1:,} goes through operations that no step on ranks did "
             "before: it was computed in one process, to see whether such steps can be divided, and "
@@ -343,8 +348,8 @@ class WorkersStretch:
 
     def _set(self, rate: float) -> None:
         """Record a learning rate that was set here and has not been sent to the workers."""
-        self._rate = self._set_here = rate
-        self._obeyed_at = math.inf
+        self._rate = self._set_locally = rate
+        self._applied_at = math.inf
 
     def _take_rate(self, rate: float | None) -> None:
         training = self._training
@@ -352,40 +357,40 @@ class WorkersStretch:
             follow_learning_rate(training.optimizer, rate)
         self._rate = training.learning_rate
 
-    def _now_and_then(self) -> None:
+    def _read_rank_reports(self) -> None:
         now = time.monotonic()
         if now - self._reported_at < _REPORT_S:
             return
         self._reported_at = now
-        self._write_down_what_was_followed()
+        self._record_num_read()
         training = self._training
         reports = self._reports.newest()
         mode = training.modeset["parallel"]
         if reports and isinstance(mode, Parallel):
-            mode.told = self._reports.text
+            mode.report = self._reports.text
             for name, step, value in self._reports.scalars():
                 training.scalars.add(name, step, value)
 
-    def _write_down_what_was_followed(self) -> None:
+    def _record_num_read(self) -> None:
         with contextlib.suppress(OSError):  # a full disk ends no run by itself
-            folder = self._away.folder
-            folder.seal.write_json(folder.followed, self._away.heard, FOLLOWED)
+            folder = self._session.folder
+            folder.seal.write_json(folder.followed, self._session.num_read, FOLLOWED)
 
-    def _lose_patience(self) -> None:
-        if self._called_at is None:
+    def _check_time_limits(self) -> None:
+        if self._recalled_at is None:
             return
-        folder = self._away.folder
+        folder = self._session.folder
         if not folder.is_there:
-            raise ElsewhereError(f"{folder.shown} is gone, and with it the way to tell its workers")
+            raise RemoteError(f"{folder.shown} is gone, so its workers can receive no commands")
         now = time.monotonic()
-        if now - max(self._called_at, self._heard_at) >= _PATIENCE_S:
-            waited = f"have told nothing for {_PATIENCE_S:g} s"
-        elif now - max(self._called_at, self._progress_at) >= _AT_WORK_S:
-            waited = f"have got no further for {_AT_WORK_S:g} s"
+        if now - max(self._recalled_at, self._last_message_at) >= _SILENCE_LIMIT_S:
+            waited = f"have reported nothing for {_SILENCE_LIMIT_S:g} s"
+        elif now - max(self._recalled_at, self._progress_at) >= _PROGRESS_LIMIT_S:
+            waited = f"have made no progress for {_PROGRESS_LIMIT_S:g} s"
         else:
             return
-        raise ElsewhereError(
-            f"the workers were asked to end their step and {waited}; they were ended by force. "
+        raise RemoteError(
+            f"the workers were recalled and {waited}; they were ended by force. "
             f"What they printed is in {folder.log_shown}"
         )
 
@@ -407,7 +412,7 @@ def _look_for_whole_batches(training: Training) -> None:
     if found.unknown:
         training.undivided = (
             f"the model does what it did in no step before, and whether such steps can be divided "
-            f"could not be told ({found.unknown})"
+            f"is not known ({found.unknown})"
         )
 
 

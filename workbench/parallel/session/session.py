@@ -1,4 +1,4 @@
-"""A training on workers: sent, followed, controlled, and brought back to the kernel.
+"""A training in worker processes: sent, followed, controlled, and brought back to the kernel.
 
 All of this happens between two steps, on the thread that the training belongs to. What is here when
 the training is sent stays here unchanged until it comes back, so a session that fails loses what
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from workbench.experiment.failure.failure import Fault
-from workbench.experiment.runtime.remote import ElsewhereError
+from workbench.experiment.runtime.remote import RemoteError
 from workbench.modes.core.model_blocks import find_blocks
 from workbench.modes.layout.layout import Layout
 from workbench.parallel.checks.parameter_use import unshardable, why_not_in
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 
 
 _WAITED = re.compile(r"timed ?out|timeout|NCCL", re.IGNORECASE)
-"""Matches the error of a rank that lost the others although none of them failed."""
+"""Matches the error of a rank that waited for the others although none of them failed."""
 
 
-class WorkersError(ElsewhereError):
+class WorkersError(RemoteError):
     """Workers died; the message has the error of the first of them."""
 
     def __init__(self, message: str, fault: Fault | None, checkpoint: Path | None) -> None:
         super().__init__(message, fault)
         self.checkpoint = checkpoint
-        """The newest whole checkpoint, as this process finds it; None where there is none."""
+        """The newest complete checkpoint, by its path in this process; None where there is none."""
 
 
-class Away:
+class Session:
     """One session of a training in worker processes."""
 
     def __init__(self, folder: Folder, workers: Workers | FoundWorkers) -> None:
@@ -61,7 +61,7 @@ class Away:
         self.commands_sent = self._control.count
         """Number of lines in the workers' control file, written by any process."""
         self.ended = ""
-        """How it ended: ``finished``, ``home``, ``nan``; ``""`` while it runs."""
+        """How it ended: ``finished``, ``recalled``, ``nan``; ``""`` while it runs."""
 
     @classmethod
     def send(
@@ -73,7 +73,7 @@ class Away:
         *,
         save_every_s: float = SAVE_EVERY_S,
         companions: tuple[str, ...] = (),
-    ) -> Away:
+    ) -> Session:
         """Have ``training`` continue in workers, from its next step on.
 
         Args:
@@ -117,7 +117,7 @@ class Away:
             training.note(
                 f"under {layout} what code writes into {listed(outside, 4)} stays with the ranks, "
                 "for it is no attribute of the model, the loss, the optimizer or the schedule: "
-                "kept there, it comes home"
+                "kept there, it comes back"
             )
         workers = Workers(folder, layout.world_size)
         try:
@@ -127,7 +127,7 @@ class Away:
             raise
 
     @classmethod
-    def found(cls, folder: Folder) -> Away:
+    def found(cls, folder: Folder) -> Session:
         """Return a session that another process began, whether or not its workers still run.
 
         Raises:
@@ -136,11 +136,11 @@ class Away:
         return cls(folder, FoundWorkers(folder))
 
     @property
-    def heard(self) -> int:
+    def num_read(self) -> int:
         """Number of messages that have been read."""
         return self._events.count
 
-    def told_before(self, count: int) -> Iterator[Message]:
+    def reported_before(self, count: int) -> Iterator[Message]:
         """Yield the first ``count`` messages, which another process has read before."""
         yield from self._events.new(count)
 
@@ -155,7 +155,7 @@ class Away:
         return self._workers.pid
 
     def command(self, what: str, **arguments: Any) -> None:
-        """Send a command to the workers: ``home``, ``learning_rate``, ``constant``, ``plan``."""
+        """Send a command to the workers: ``recall``, ``learning_rate``, ``constant``, ``plan``."""
         self._control.write({"do": what, **arguments})
         self.commands_sent += 1
 
@@ -178,7 +178,7 @@ class Away:
         if status is not None and not self.ended:
             raise self._died(status)
 
-    def come_home(self, training: Training) -> None:
+    def bring_back(self, training: Training) -> None:
         """Load what the workers ended with, or their last checkpoint if they died.
 
         Raises:
@@ -186,9 +186,7 @@ class Away:
         """
         latest = self.folder.latest
         if latest is None:
-            raise FileNotFoundError(
-                f"{self.folder.shown} holds no whole checkpoint to come home with"
-            )
+            raise FileNotFoundError(f"{self.folder.shown} holds no complete checkpoint to load")
         load(training, latest, self.folder.seal)
         training.object_state = training.hook_state = None  # they hold what may be released
 
@@ -202,7 +200,7 @@ class Away:
         return self._workers.wait(timeout)
 
     def _died(self, status: int) -> WorkersError:
-        """Return the first dead rank's error; those that waited for it in vain add nothing new."""
+        """Return the first dead rank's error; those that only waited for it add nothing new."""
         latest = self.folder.latest
         faults = self.folder.faults()
         own = [(fault["time"], rank, fault) for rank, fault in faults.items() if not fault["lost"]]
@@ -212,18 +210,18 @@ class Away:
             return WorkersError(f"rank {rank}: {fault.type}: {fault.message}", fault, latest)
         ranks = range(self._workers.world_size)
         if not any(self.folder.pid(rank).exists() for rank in ranks):
-            said = self.folder.last_words()
+            line = self.folder.last_printed_line()
             return WorkersError(
-                f"the ranks could not be started (status {status}): {said} What was printed is in "
+                f"the ranks could not be started (status {status}): {line} What was printed is in "
                 f"{self.folder.log_shown}",
                 None,
                 latest,
             )
-        said = [fault["fault"][1].strip() for fault in faults.values()]
-        if waited := [text for text in said if _WAITED.search(text)]:
+        messages = [fault["fault"][1].strip() for fault in faults.values()]
+        if waited := [text for text in messages if _WAITED.search(text)]:
             return WorkersError(
-                f"the ranks waited for each other in vain: {waited[0].splitlines()[0]}. They took "
-                "different ways through the model, or one was stuck. What they printed is in "
+                f"a collective of the ranks timed out: {waited[0].splitlines()[0]}. They took "
+                "different paths through the model, or one was stuck. What they printed is in "
                 f"{self.folder.log_shown}",
                 None,
                 latest,

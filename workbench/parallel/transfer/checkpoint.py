@@ -39,7 +39,7 @@ from workbench.parallel.data.batches import RankSource
 from workbench.parallel.exchange.files import REST
 from workbench.parallel.sentences import listed
 from workbench.parallel.transfer.job_pickle import from_known, to_known
-from workbench.parallel.transfer.object_state import Home, differing
+from workbench.parallel.transfer.object_state import Changes, differing
 from workbench.trust import NotAFileError, Seal, SealError, open_regular, read_regular
 from workbench.trust.opening import as_shown
 
@@ -194,9 +194,9 @@ class _SealedReader(FileSystemReader):
                 as_shown(self._file),
             )
         found: Metadata = pickle.loads(data)  # noqa: S301 - the digest of it has our seal
-        told = getattr(found, "storage_meta", None) or StorageMeta()
-        told.load_id = self.load_id
-        found.storage_meta = told
+        storage = getattr(found, "storage_meta", None) or StorageMeta()
+        storage.load_id = self.load_id
+        found.storage_meta = storage
         return found
 
     def whole(self) -> Metadata:
@@ -405,19 +405,20 @@ def _take_hooks(training: Training, changed: bytes, lost: list[str]) -> None:
         state.take(from_known(changed, state.references))
     for name in lost:
         training.note(
-            f"{name} has changed on the ranks and could not come home, as it cannot be pickled"
+            f"{name} has changed on the ranks and could not be brought back, as it cannot be "
+            "pickled"
         )
 
 
-def _objects(training: Training) -> Home | None:
+def _objects(training: Training) -> Changes | None:
     """Return what the objects of a training have kept on ranks; every rank must call it."""
     if training.object_state is None or not dist.is_initialized():
         return None
-    home, digests = training.object_state.changes()
+    own, digests = training.object_state.changes()
     of_all: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(of_all, (digests, home.lost))
+    dist.all_gather_object(of_all, (digests, own.lost))
     lost = dict.fromkeys(name for _, names in of_all for name in names)
-    return Home(home.changed, differing([one for one, _ in of_all]), list(lost))
+    return Changes(own.changed, differing([one for one, _ in of_all]), list(lost))
 
 
 def _take_rest(training: Training, rest: dict[str, Any]) -> None:
@@ -432,8 +433,8 @@ def _take_rest(training: Training, rest: dict[str, Any]) -> None:
     for held, states in zip(_held(training), rest["held"], strict=True):
         if lost := held.write(states):
             training.note(
-                f"{listed(lost)} changed on the ranks and could not come home: it is too large, or "
-                "holds what another process cannot have"
+                f"{listed(lost)} changed on the ranks and could not be brought back: it is too "
+                "large, or holds what another process cannot have"
             )
     training.measures.accuracy.load_state(rest["answers"])
     _take_hooks(training, *rest.get("hooks", (b"", [])))
@@ -520,10 +521,10 @@ def _why(error: OSError | CheckpointException, *, reads: bool = False) -> str:
     """
     if isinstance(error, OSError):
         return str(error)
-    said: list[str] = []
+    problems: list[str] = []
     for rank, (one, _) in error.failures.items():
         if isinstance(one, _THEMSELVES):
             raise one from error
         reason = str(one) if isinstance(one, OSError) or not reads else _CHANGED
-        said.append(f"rank {rank}: {reason}")
-    return "; ".join(said)
+        problems.append(f"rank {rank}: {reason}")
+    return "; ".join(problems)

@@ -100,7 +100,7 @@ def pack(
         "modes": training.modes,
         "seed": training.seed,
         "clip_grad_norm": training.clip_grad_norm,
-        "ways": (training.undivided, training.ways, training.new_ways),
+        "model_paths": (training.undivided, training.model_paths, training.num_new_paths),
     }
     asked_from = asked_from or Settings(ProcessSettings.current(), training.asked_from)
     asked_from = asked_from._replace(thread=_without_modes_of_here(training, asked_from.thread))
@@ -165,8 +165,8 @@ def dump(
     except PackingError:
         raise
     except Exception as error:  # noqa: BLE001 - a __reduce__ of the user's may raise anything
-        said = {**parts, **_around(asked_from)}
-        raise PackingError(_explained(said, left_out, error)) from None
+        sent = {**parts, **_around(asked_from)}
+        raise PackingError(_explained(sent, left_out, error)) from None
     return found
 
 
@@ -191,7 +191,9 @@ def unpack(
     device = torch.device("cpu") if kind == "cpu" else torch.device(kind, local_rank)
     training = _training(parts, settings, device)
     training.object_state, training.hook_state = settings["objects"], settings["hooks"]
-    training.undivided, training.ways, training.new_ways = settings.get("ways", ("", (), 0))
+    training.undivided, training.model_paths, training.num_new_paths = settings.get(
+        "model_paths", ("", (), 0)
+    )
     for problem in settings.get("problems", ()):
         training.note(problem)
     if training.object_state is not None:
@@ -311,7 +313,7 @@ class Settings(NamedTuple):
 
 
 def _around(asked_from: Settings) -> dict[str, Any]:
-    """Return what is sent along with a training, by the words that messages use for it."""
+    """Return what is sent along with a training, by the names that messages use for it."""
     thread = asked_from.thread
     modes = [*thread.function_modes, *thread.dispatch_modes]
     named = {f"the {type(mode).__name__} that is on where it was started": mode for mode in modes}

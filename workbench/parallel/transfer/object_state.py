@@ -55,7 +55,7 @@ _OF_RECURRENT = ("_flat_weights", "_flat_weight_refs")
 _MISSING = object()
 
 
-class Home(NamedTuple):
+class Changes(NamedTuple):
     """The part of a checkpoint that belongs to `ObjectState`."""
 
     changed: bytes
@@ -187,13 +187,13 @@ class ObjectState:
             for one, contents in zip(beside, before, strict=True):
                 contents.put_back(one, known)
 
-    def changes(self) -> tuple[Home, dict[str, bytes]]:
+    def changes(self) -> tuple[Changes, dict[str, bytes]]:
         """Return what has changed on this rank, and a digest of each change, by the path to it.
 
         ``differ`` is filled in by a caller that has the digests of all ranks.
         """
         if self._begun is None:
-            return Home(b"", [], []), {}
+            return Changes(b"", [], []), {}
         known, numbers = self._known, {id(one): at for at, one in enumerate(self._all)}
         found: list[tuple[int, Change]] = []
         lost: list[str] = []
@@ -217,7 +217,7 @@ class ObjectState:
                 else:
                     digests[self._names[at]] = digest
             found.append((at, kept))
-        return Home(to_known(found, numbers), [], lost), digests
+        return Changes(to_known(found, numbers), [], lost), digests
 
     @property
     def _all(self) -> list[Any]:
@@ -229,25 +229,25 @@ class ObjectState:
 
     # -- in the kernel ----------------------------------------------------------------------
 
-    def take(self, home: Home | None) -> Iterator[str]:
+    def take(self, changes: Changes | None) -> Iterator[str]:
         """Put what has changed into the objects here; yields what the user should know about it."""
-        if home is None:
+        if changes is None:
             return
-        if home.changed:
+        if changes.changed:
             tensors = (one for one in self._references if isinstance(one, torch.Tensor))
             device = next((one.device for one in tensors), None)
-            for at, change in from_known(home.changed, self._all):
+            for at, change in from_known(changes.changed, self._all):
                 fill(self.objects[at], change, device)
-        if home.differ:
-            verb = "are" if len(home.differ) > 1 else "is"
+        if changes.differ:
+            verb = "are" if len(changes.differ) > 1 else "is"
             yield (
-                f"{listed(home.differ, 4)} {verb} not the same on all ranks, as each has its "
-                "own samples (or rows of parameters); what has come home is the first rank's"
+                f"{listed(changes.differ, 4)} {verb} not the same on all ranks, as each has its "
+                "own samples (or rows of parameters); what has come back is the first rank's"
             )
-        if home.lost:
+        if changes.lost:
             yield (
-                f"{listed(home.lost, 4)} changed on the ranks and cannot be pickled: what is here "
-                "is what was here before"
+                f"{listed(changes.lost, 4)} changed on the ranks and cannot be pickled: what is "
+                "here is what was here before"
             )
 
 

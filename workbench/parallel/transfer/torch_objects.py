@@ -130,10 +130,10 @@ def _setting_group(config: Any, name: str) -> Any:
 
 def _found(cls: type, name: str) -> tuple[Any, ...] | None:
     """Find a class that torch made in C++ and has under another name than its own."""
-    said = sys.modules.get(cls.__module__)
-    if getattr(said, cls.__qualname__, None) is cls:
+    declared = sys.modules.get(cls.__module__)
+    if getattr(declared, cls.__qualname__, None) is cls:
         return None
-    for module in (said, torch._C, *tuple(sys.modules.values())):
+    for module in (declared, torch._C, *tuple(sys.modules.values())):
         if isinstance(module, types.ModuleType) and vars(module).get(name) is cls:
             return _attribute, (module.__name__, name)
     return None

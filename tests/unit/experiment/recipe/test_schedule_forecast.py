@@ -567,13 +567,13 @@ def test_what_a_scheduler_draws_where_nothing_else_is_known_is_put_back(tmp_path
             return [rate * random.random() * float(torch.rand(())) for rate in self.base_lrs]
 
     exp = experiment(tmp_path, Draws)
-    exp._training.is_away = True
+    exp._training.is_remote = True
     before = torch.get_rng_state(), random.getstate()
     assert exp.schedule is not None
     whole(exp)
     assert torch.equal(torch.get_rng_state(), before[0])
     assert random.getstate() == before[1]
-    exp._training.is_away = False
+    exp._training.is_remote = False
     exp.close()
 
 
@@ -593,7 +593,7 @@ def test_while_its_steps_are_computed_elsewhere_the_curve_stays(tmp_path: Path) 
     exp = experiment(tmp_path, lambda o: lr_scheduler.LambdaLR(o, decays))
     known = whole(exp)
     training = exp._training
-    training.is_away, training.step_count = True, 17
+    training.is_remote, training.step_count = True, 17
     assert whole(exp) == known
     exp.lr = 0.25
     assert exp.message == "step 17: lr 2.5e-1, and LambdaLR goes on scaled with it"
@@ -602,7 +602,7 @@ def test_while_its_steps_are_computed_elsewhere_the_curve_stays(tmp_path: Path) 
     for _ in range(2):
         waiting = whole(exp)
     assert (waiting.why, waiting.low) == ("no curve until the training is back from its ranks", ())
-    training.is_away, training.step_count = False, 0
+    training.is_remote, training.step_count = False, 0
     whole(exp)
     assert whole(exp).low[:2] == (0.25, 0.45), "as the optimizer and the schedule are by then"
     exp.close()

@@ -36,7 +36,7 @@ def test_a_layout_is_a_token_of_a_mode_string(text: str, printed: str) -> None:
     modeset = ModeSet.parse(text, CPU)
     assert str(modeset) == printed
     assert str(ModeSet.parse(printed, CPU)) == printed
-    assert modeset.elsewhere == (printed != "fp32")
+    assert modeset.is_remote == (printed != "fp32")
 
 
 @pytest.mark.parametrize(

@@ -349,7 +349,7 @@ def test_a_step_is_not(name: str, tmp_path: Path) -> None:
         lambda x: sum(x.detach().mean(1).tolist()) > 1e3,
     ],
 )
-def test_what_is_read_and_cannot_be_answered_otherwise_is_told(
+def test_what_is_read_and_cannot_be_answered_otherwise_is_reported(
     read: Callable[[torch.Tensor], Any], tmp_path: Path
 ) -> None:
     exp = experiment(tmp_path, lambda: Changed(beyond(read)))

@@ -1,4 +1,4 @@
-"""What a step does with parameters past FSDP's ways, noticed by running it once."""
+"""What a step does with parameters that FSDP does not support, noticed by running it once."""
 
 from __future__ import annotations
 

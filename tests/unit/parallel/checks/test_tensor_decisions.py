@@ -60,7 +60,7 @@ def test_a_number_is_far_on_either_side() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ask", "asked"),
+    ("ask", "is_read"),
     [
         (lambda x: bool((x > 0).any()), False),  # right without those that are not there
         (lambda x: bool((x > 9).any()), True),
@@ -70,17 +70,17 @@ def test_a_number_is_far_on_either_side() -> None:
         (lambda x: bool(torch.logical_not((x > 9).any())), True),
     ],
 )
-def test_of_any_and_all_one_answer_is_tried(ask: Callable[[Any], bool], asked: bool) -> None:
+def test_of_any_and_all_one_answer_is_tried(ask: Callable[[Any], bool], is_read: bool) -> None:
     plain = ask(X)
     with Decisions([X], other=Other(0)) as decisions:
-        assert ask(X) is (not plain if asked else plain)
-    assert len(decisions.readings) == asked
+        assert ask(X) is (not plain if is_read else plain)
+    assert len(decisions.readings) == is_read
 
 
 @pytest.mark.parametrize(
     "read", [lambda x: int(x.long().max()), lambda x: x.tolist(), lambda x: x.numpy()]
 )
-def test_what_has_no_other_answer_is_told(read: Callable[[Any], Any]) -> None:
+def test_what_has_no_other_answer_is_reported(read: Callable[[Any], Any]) -> None:
     with Decisions([X]) as decisions:
         read(X * 1)
     assert decisions.unanswered

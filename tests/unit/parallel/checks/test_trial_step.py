@@ -1,4 +1,4 @@
-"""Optimizers are told apart by what they do: to a part what they do to the whole, or not."""
+"""Optimizers are distinguished by what they do: to a part what they do to the whole, or not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def parameters() -> list[nn.Parameter]:
 
 
 class Own(torch.optim.Optimizer):
-    """One of a person's own: ``change`` gives the update of a gradient."""
+    """One of the user's own: ``change`` gives the update of a gradient."""
 
     def __init__(self, params: Iterable[nn.Parameter], change: Callable[..., Any]) -> None:
         super().__init__(params, {"lr": 0.05})

@@ -35,7 +35,7 @@ def test_the_launcher_names_who_failed(tmp_path: Path) -> None:
     folder.log.write_text(HEAD + failure(0, -15) + CAUSE + failure(1, -9))
     assert folder.failed == {1}, "the launcher ended rank 0"
     folder.log.write_text(HEAD + failure(0, 1) + CAUSE + failure(1, -15))
-    assert folder.failed == {0, 1}, "somebody ended rank 1"
+    assert folder.failed == {0, 1}, "rank 1 was killed"
 
 
 def test_a_job_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_the_newest_whole_checkpoint_is_found(tmp_path: Path) -> None:
 def test_a_rank_says_who_it_is_in_one_piece(tmp_path: Path) -> None:
     """Whoever waits for the file reads it the moment it is there."""
     folder = Folder(tmp_path)
-    folder.introduce(1)
+    folder.record_pid(1)
     assert int(folder.pid(1).read_text()) == os.getpid()
     assert [path.name for path in tmp_path.iterdir()] == [folder.pid(1).name]
 

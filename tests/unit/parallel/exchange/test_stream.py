@@ -86,10 +86,10 @@ def test_threads_write_whole_lines(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    told = [one["number"] for one in Follower(tmp_path / "events").new()]
-    assert len(told) == 2000
+    read = [one["number"] for one in Follower(tmp_path / "events").new()]
+    assert len(read) == 2000
     for first in range(0, 4000, 1000):  # those of a thread in their order
-        mine = [number for number in told if first <= number < first + 1000]
+        mine = [number for number in read if first <= number < first + 1000]
         assert mine == list(range(first, first + 500))
 
 
@@ -118,23 +118,23 @@ def lines(path: Path, seal: Seal) -> list[bytes]:
 
 
 @pytest.mark.parametrize("what", ["added", "left out", "again", "changed", "of another file"])
-def test_a_line_of_somebody_else_is_not_obeyed(what: str, tmp_path: Path) -> None:
+def test_a_line_of_another_user_is_not_executed(what: str, tmp_path: Path) -> None:
     path, seal = tmp_path / "control", Seal.new()
     first, second, third = lines(path, seal)
-    elsewhere = lines(tmp_path / "events", seal)
+    others = lines(tmp_path / "events", seal)
     (tmp_path / "control").write_bytes(
         {
             "added": first + b'{"number":1}\n' + second,
             "left out": first + third,
             "again": first + first,
             "changed": first + second.replace(b"1", b"7", 1),
-            "of another file": first + elsewhere[1],
+            "of another file": first + others[1],
         }[what]
     )
     follower = Follower(path, seal)
-    told: list[Any] = []
+    read: list[Any] = []
     with pytest.raises(SealError, match="line 2 does not have this session's seal"):
-        told.extend(follower.new())
+        read.extend(follower.new())
     with pytest.raises(SealError):
         list(follower.new())
     reader = Follower(path, seal)
@@ -162,7 +162,7 @@ def test_who_writes_later_goes_on_with_the_count(tmp_path: Path) -> None:
 
 def test_a_pipe_or_a_link_in_the_place_of_the_file_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "pipe-of-somebody").touch()
+    (tmp_path / "pipe-of-another-user").touch()
     follower = Follower(tmp_path / "pipe")
     follower._offset = -1  # as if it had grown: a pipe has no size
     with pytest.raises(NotAFileError, match="a named pipe"):

@@ -24,7 +24,7 @@ def met(root: Path, name: str, pid: int, created: float) -> Path:
     return meeting
 
 
-def test_what_somebody_else_put_there_is_left_out_unread(
+def test_what_another_user_put_there_is_left_out_unread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a temporary folder that all users share: it stopped every parallel run."""
@@ -43,7 +43,7 @@ def test_what_somebody_else_put_there_is_left_out_unread(
     (folders["open"] / "launcher.json").write_text(json.dumps(said))
     folders["open"].chmod(0o777)  # as if everybody could have said so
     (tmp_path / "workbench-ranks-file").touch()
-    (tmp_path / "workbench-ranks-away").symlink_to(folders["open"])
+    (tmp_path / "workbench-ranks-symlink").symlink_to(folders["open"])
     before = sorted(tmp_path.rglob("*"))
     launch._sweep()
     assert sorted(tmp_path.rglob("*")) == before
@@ -86,7 +86,7 @@ def test_what_a_second_user_put_there_is_left_out_unread(
     assert (victim / "launcher.json").exists()
 
 
-def test_what_nobody_meets_in_any_more_is_removed(
+def test_a_rendezvous_folder_without_processes_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

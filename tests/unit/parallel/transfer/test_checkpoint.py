@@ -77,7 +77,7 @@ class Counted(Dataset[Any]):
         return torch.randn(16), row % 4
 
 
-def test_what_a_data_set_keeps_comes_home_beside_a_generator_made_there(tmp_path: Path) -> None:
+def test_what_a_data_set_keeps_comes_back_beside_a_generator_made_there(tmp_path: Path) -> None:
     there, here = (
         resting(made(tmp_path / "runs", data=DataLoader(Counted(), 4))) for _ in range(2)
     )
@@ -88,15 +88,15 @@ def test_what_a_data_set_keeps_comes_home_beside_a_generator_made_there(tmp_path
     source.drawn_from.look_again()
     save(there, tmp_path / "there")
     load(here, tmp_path / "there")
-    at_home = here.cursor.source.loader.dataset
-    assert at_home.calls == 1
-    assert at_home.random.random() == data.random.random()
-    assert not any("come home" in note for note in here.board.notes)
+    local = here.cursor.source.loader.dataset
+    assert local.calls == 1
+    assert local.random.random() == data.random.random()
+    assert not any("brought back" in note for note in here.board.notes)
     data.cache.extend(range(MOST_ELEMENTS + 1))
     save(there, tmp_path / "there")
     load(here, tmp_path / "there")
     assert any(
-        note.startswith("Counted.cache changed on the ranks and could not come home")
+        note.startswith("Counted.cache changed on the ranks and could not be brought back")
         for note in here.board.notes
     )
 
@@ -189,8 +189,8 @@ def falling(optimizer: torch.optim.Optimizer) -> lr_scheduler.LRScheduler:
 
 
 @pytest.mark.parametrize("where", ["here", "there", "nowhere"])
-def test_a_schedule_that_was_taken_away_does_not_come_back(tmp_path: Path, where: str) -> None:
-    """There before the checkpoint; or here, while the training was away."""
+def test_a_schedule_that_was_removed_does_not_come_back(tmp_path: Path, where: str) -> None:
+    """There before the checkpoint; or here, while the training was on ranks."""
     there, here = (made(tmp_path / "runs", lr=0.016, scheduler=falling) for _ in range(2))
     there.run(steps=16, wait=True)  # an epoch and some
     if where == "there":
@@ -227,7 +227,7 @@ class Growing(Net):
         return super().forward(x)
 
 
-def test_buffers_of_another_shape_and_new_ones_come_home(tmp_path: Path) -> None:
+def test_buffers_of_another_shape_and_new_ones_come_back(tmp_path: Path) -> None:
     there, here = (made(tmp_path / "runs", Growing) for _ in range(2))
     there.run(steps=3, wait=True)
     save(resting(there), tmp_path / "there")
@@ -238,7 +238,7 @@ def test_buffers_of_another_shape_and_new_ones_come_home(tmp_path: Path) -> None
     assert model.last.dtype is torch.float64
 
 
-def test_each_module_comes_home_in_its_own_mode(tmp_path: Path) -> None:
+def test_each_module_comes_back_in_its_own_mode(tmp_path: Path) -> None:
     """Also in that which its author has chosen, where the model's own forward has set another."""
     there, here = (made(tmp_path / "runs", Net) for _ in range(2))
     there.model.blocks[1].eval()

@@ -1,4 +1,4 @@
-"""What hooks have kept on a rank is put into the very objects that a person has here."""
+"""What hooks have kept on a rank is put into the very objects that the user has here."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def step(training: Training) -> None:
     training.optimizer.step()
 
 
-def home(back: Training, training: Training) -> None:
+def bring_back(back: Training, training: Training) -> None:
     sent = to_known(back.hook_state.changes(), back.hook_state.references)
     training.hook_state.take(from_known(sent, training.hook_state.references))
 
 
-def test_everything_that_a_hook_writes_comes_home(tmp_path: Path) -> None:
+def test_everything_that_a_hook_writes_comes_back(tmp_path: Path) -> None:
     experiment = made(tmp_path / "runs", functools.partial(Net, 1), optimizer="adamw")
     model, optimizer = experiment.model, experiment.optimizer
     average = torch.optim.swa_utils.AveragedModel(
@@ -94,7 +94,7 @@ def test_everything_that_a_hook_writes_comes_home(tmp_path: Path) -> None:
     HEARD.clear()  # of this very process: a rank has its own
     assert (count, meter.seen, kept["all"]) == (0, 0, []), "what is here was touched"
     assert all(map(torch.equal, before, average.state_dict().values()))
-    home(back, training)
+    bring_back(back, training)
     assert count == kept["n"]["steps"] == 3
     assert kept["all"] == [1, 2, 3]
     assert seen == {1, 2, 3}

@@ -147,7 +147,7 @@ class Holder:
 
 
 def test_code_keeps_the_name_of_its_file(tmp_path: Path) -> None:
-    """By which a failure is told at the line of its cell, closures and lambdas of it too."""
+    """By which a failure is shown at the line of its cell, closures and lambdas of it too."""
     source = "def make():\n    def inner(x):\n        return (lambda y: y)(x)\n    return inner"
     here: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(source, "<ipython-input-7>", "exec"), here)

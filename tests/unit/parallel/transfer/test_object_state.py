@@ -1,4 +1,4 @@
-"""What objects keep in Python goes to a copy of a training and comes home, in one process."""
+"""What objects keep in Python goes to a copy of a training and comes back, in one process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.integration.parallel.support import made, rows
 from workbench.experiment import Experiment
 from workbench.experiment.training import Training
 from workbench.parallel.transfer.job_pickle import pack, unpack
-from workbench.parallel.transfer.object_state import Home, ObjectState, differing
+from workbench.parallel.transfer.object_state import Changes, ObjectState, differing
 
 
 @dataclass
@@ -103,23 +103,23 @@ class Pair:
     """A training, and its copy as a rank has it."""
 
     def __init__(self, experiment: Experiment, folder: Path) -> None:
-        self.home: Training = experiment._training
+        self.local: Training = experiment._training
         folder.mkdir(exist_ok=True)
-        self.home.detach_modes()
-        self.home.object_state = ObjectState.of(self.home)
-        pack(self.home, folder / "payload")
+        self.local.detach_modes()
+        self.local.object_state = ObjectState.of(self.local)
+        pack(self.local, folder / "payload")
         self.rank = unpack(folder / "payload")
         # they come with a checkpoint; what is computed with empty ones may be NaN
-        self.rank.model.load_state_dict(self.home.model.state_dict())
+        self.rank.model.load_state_dict(self.local.model.state_dict())
         self.state.begin({})
 
     @property
     def state(self) -> ObjectState:
         return self.rank.object_state
 
-    def come_home(self) -> tuple[Home, list[str]]:
+    def bring_back(self) -> tuple[Changes, list[str]]:
         found = self.state.changes()[0]
-        return found, list(self.home.object_state.take(found))
+        return found, list(self.local.object_state.take(found))
 
 
 @pytest.fixture
@@ -179,20 +179,20 @@ def step_of(model: Any) -> None:
         del model.gone_later
 
 
-def test_all_that_a_model_keeps_comes_home_into_the_same_objects(pair: Pair) -> None:
-    home: Any = pair.home.model
+def test_all_that_a_model_keeps_comes_back_into_the_same_objects(pair: Pair) -> None:
+    local: Any = pair.local.model
     twin: Any = unpack_again(pair)
-    held = {name: getattr(home, name) for name in ("history", "seen", "meter", "queue", "teacher")}
-    inner, weight = home.seen["rows"], home.teacher[0].weight
+    held = {name: getattr(local, name) for name in ("history", "seen", "meter", "queue", "teacher")}
+    inner, weight = local.seen["rows"], local.teacher[0].weight
     for _ in range(2):
         step_of(pair.rank.model)
         step_of(twin)
-    _, said = pair.come_home()
-    assert values(home) == values(twin)
-    assert all(getattr(home, name) is one for name, one in held.items())
-    assert home.seen["rows"] is inner
-    assert home.teacher[0].weight is weight
-    assert home.mine[0] is home.layer.weight
+    _, said = pair.bring_back()
+    assert values(local) == values(twin)
+    assert all(getattr(local, name) is one for name, one in held.items())
+    assert local.seen["rows"] is inner
+    assert local.teacher[0].weight is weight
+    assert local.mine[0] is local.layer.weight
     assert not said
 
 
@@ -200,12 +200,12 @@ def unpack_again(pair: Pair) -> Any:
     """One more copy of the model, that one process goes on with."""
     import copy
 
-    twin = copy.deepcopy(pair.home.model)
+    twin = copy.deepcopy(pair.local.model)
     twin.add = twin.history.append
     return twin
 
 
-def test_optimizer_loss_and_schedule_come_home(pair: Pair) -> None:
+def test_optimizer_loss_and_schedule_come_back(pair: Pair) -> None:
     there: Any = pair.rank
     assert (there.optimizer.count, there.optimizer.scale) == (0, 0.5), "of the class, or not there"
     there.optimizer.count += 4
@@ -215,24 +215,24 @@ def test_optimizer_loss_and_schedule_come_home(pair: Pair) -> None:
     loss.n = loss.n + 1
     loss.total.add_(2)
     loss.losses.append(0.25)
-    log, schedule = pair.home.optimizer.log, pair.home.schedule.scheduler
-    pair.come_home()
-    home: Any = pair.home
-    assert (home.optimizer.count, home.optimizer.log) == (4, [3])
-    assert home.optimizer.log is log
-    assert home.schedule.scheduler is schedule
+    log, schedule = pair.local.optimizer.log, pair.local.schedule.scheduler
+    pair.bring_back()
+    local: Any = pair.local
+    assert (local.optimizer.count, local.optimizer.log) == (4, [3])
+    assert local.optimizer.log is log
+    assert local.schedule.scheduler is schedule
     assert schedule.n == 1
-    assert schedule.optimizer is home.optimizer
-    assert (float(home.loss.function.n), float(home.loss.function.total)) == (1, 2)
-    assert home.loss.function.losses == [0.25]
+    assert schedule.optimizer is local.optimizer
+    assert (float(local.loss.function.n), float(local.loss.function.total)) == (1, 2)
+    assert local.loss.function.losses == [0.25]
 
 
 def test_what_a_cell_changes_meanwhile_stays(pair: Pair) -> None:
-    pair.home.model.name = "of a cell"
+    pair.local.model.name = "of a cell"
     pair.rank.model.calls = 3
-    pair.come_home()
-    home: Any = pair.home.model
-    assert (home.calls, home.name) == (3, "of a cell")
+    pair.bring_back()
+    local: Any = pair.local.model
+    assert (local.calls, local.name) == (3, "of a cell")
 
 
 def test_an_activation_comes_without_its_graph_and_what_is_not_pickled_is_named(pair: Pair) -> None:
@@ -240,12 +240,12 @@ def test_an_activation_comes_without_its_graph_and_what_is_not_pickled_is_named(
     there.last = there(rows()[0][:4])
     there.history.append(there.last.mean())
     there.new = Unpicklable()
-    _, said = pair.come_home()
-    home: Any = pair.home.model
-    assert home.last.grad_fn is None
-    torch.testing.assert_close(home.last, there.last.detach())
-    assert len(home.history) == 1
-    assert not hasattr(home, "new")
+    _, said = pair.bring_back()
+    local: Any = pair.local.model
+    assert local.last.grad_fn is None
+    torch.testing.assert_close(local.last, there.last.detach())
+    assert len(local.history) == 1
+    assert not hasattr(local, "new")
     assert said == [
         "model.new changed on the ranks and cannot be pickled: what is here is what was here before"
     ]
@@ -255,11 +255,11 @@ def test_new_objects_may_hold_those_that_were_there(pair: Pair) -> None:
     there: Any = pair.rank.model
     there.history.append({"meter": there.meter, "weight": there.layer.weight})
     there.meter.count = 9
-    pair.come_home()
-    home: Any = pair.home.model
-    assert home.history[0]["meter"] is home.meter
-    assert home.history[0]["weight"] is home.layer.weight
-    assert home.meter.count == 9
+    pair.bring_back()
+    local: Any = pair.local.model
+    assert local.history[0]["meter"] is local.meter
+    assert local.history[0]["weight"] is local.layer.weight
+    assert local.meter.count == 9
 
 
 def test_what_is_tried_is_undone(pair: Pair) -> None:
@@ -274,7 +274,7 @@ def test_what_is_tried_is_undone(pair: Pair) -> None:
     }
 
 
-def test_ranks_that_differ_are_told_apart(tmp_path: Path) -> None:
+def test_ranks_that_differ_are_distinguished(tmp_path: Path) -> None:
     copies = [Pair(made(tmp_path / "runs", Keeps), tmp_path / str(at)) for at in range(2)]
     digests: list[dict[str, bytes]] = []
     for at, copy in enumerate(copies):
@@ -296,10 +296,10 @@ def counted_by_a_closure() -> Callable[..., torch.Tensor]:
     return functools.partial(loss, into=[])
 
 
-def test_what_a_partial_function_was_given_comes_home(tmp_path: Path) -> None:
+def test_what_a_partial_function_was_given_comes_back(tmp_path: Path) -> None:
     pair = Pair(made(tmp_path / "runs", Keeps, loss=counted_by_a_closure()), tmp_path)
     there: Any = pair.rank.loss.function
     there.keywords["into"].append(1.0)
-    pair.come_home()
-    home: Any = pair.home.loss.function
-    assert home.keywords["into"] == [1.0]
+    pair.bring_back()
+    local: Any = pair.local.loss.function
+    assert local.keywords["into"] == [1.0]

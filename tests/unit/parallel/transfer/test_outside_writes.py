@@ -71,7 +71,7 @@ def test_of_a_quiet_model_nothing_is_said(tmp_path: Path) -> None:
     assert not ObjectState.of(experiment._training).written_outside()
 
 
-def test_a_list_of_a_class_of_a_cell_comes_home(tmp_path: Path) -> None:
+def test_a_list_of_a_class_of_a_cell_comes_back(tmp_path: Path) -> None:
     space: dict[str, Any] = {"__name__": "__main__", "nn": nn}
     exec(
         "class Cell(nn.Module):\n"
@@ -87,5 +87,5 @@ def test_a_list_of_a_class_of_a_cell_comes_home(tmp_path: Path) -> None:
     pair = Pair(made(tmp_path / "runs", space["Cell"]), tmp_path)
     there: Any = pair.rank.model
     there.log.append(1)
-    pair.come_home()
+    pair.bring_back()
     assert len(space["Cell"].log) == 1
