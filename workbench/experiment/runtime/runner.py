@@ -376,29 +376,27 @@ class Runner(Worker):
 
     def _follow_remote_steps(self) -> None:
         """Have ranks compute steps until the plan is fulfilled or the training is needed here."""
-        if self.training.probes:
+        training = self.training
+        if training.probes:
             self._capture_locally()
         session, self.given = self.given, None
         if session is None:
-            session = self._send_to_ranks()
-        self.training.is_remote = True
+            send = training.services.send
+            if send is None:
+                raise RuntimeError(
+                    f"no service computes steps under {training.modes}: create the experiment "
+                    "with wb.Experiment"
+                )
+            session = send(training, self.plan, self._checkpoints.folder / "parallel")
+        training.is_remote = True
         try:
             remote.follow(session, self.plan, self._is_wanted)
         finally:
-            self.training.is_remote = False
+            training.is_remote = False
             if at_exit.kernel_ends():
                 self._kept = session  # it is killed after seconds, with its checkpoint half written
             else:
                 session.clear()
-
-    def _send_to_ranks(self) -> RemoteSession:
-        send = self.training.services.send
-        if send is None:
-            raise RuntimeError(
-                f"no service computes steps under {self.training.modes}: create the experiment "
-                "with wb.Experiment"
-            )
-        return send(self.training, self.plan, self._checkpoints.folder / "parallel")
 
     def _is_wanted(self) -> bool:
         """Execute the commands that do not need the training here; return whether others wait."""
