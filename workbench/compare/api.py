@@ -89,12 +89,12 @@ def compare(
         with _nothing_trains(notes):
             for name, experiment in experiments.items():
                 sets = [ModeSet.parse(text, experiment.device) for text in texts]
-                arms = [(modeset, _refusal(modeset, experiment)) for modeset in sets]
+                variants = [(modeset, _refusal(modeset, experiment)) for modeset in sets]
                 label = name if len(experiments) > 1 else ""
-                session = Session(label, _written_down(experiment), arms, plan, show)
+                session = Session(label, _written_down(experiment), variants, plan, show)
                 sessions.append(session)
-                for arm, modeset in zip(session.arms, sets, strict=True):
-                    arm.notes += modeset.notes(experiment.model)
+                for variant, modeset in zip(session.variants, sets, strict=True):
+                    variant.notes += modeset.notes(experiment.model)
             for session in sessions:
                 session.measure()
     except KeyboardInterrupt:
@@ -104,7 +104,7 @@ def compare(
             session.discard()
         show.close()
     record = build_record(
-        [session.arms for session in sessions],
+        [session.variants for session in sessions],
         _about(experiments, plan, _completed(sessions), notes, cancelled=cancelled),
     )
     for session, experiment in zip(sessions, experiments.values(), strict=False):
@@ -134,12 +134,12 @@ def _nothing_trains(notes: list[str]) -> Generator[None]:
 
 def _show_in_badges(experiment: Experiment, session: Session, equal_within: float) -> None:
     """Make the panel's badges show what was measured here."""
-    found = statements(session.arms, equal_within)
+    found = statements(session.variants, equal_within)
     if not found:
         return
     experiment.timings.take_over(found)
     with suppress(RuntimeError):  # it was closed meanwhile
-        measured = dict.fromkeys(arm.modes for arm in session.arms if arm.blocks)
+        measured = dict.fromkeys(variant.modes for variant in session.variants if variant.blocks)
         experiment.say(f"{', '.join(measured)} compared")
 
 
@@ -152,10 +152,10 @@ def _written_down(experiment: Experiment) -> Folder:
     """Return a folder with everything that an experiment's variants begin with."""
     shared = Folder(private_folder("workbench-compare-"), Seal.new())
 
-    asked_from = Settings.current(experiment.device)
+    settings = Settings.current(experiment.device)
 
     def copy(training: Training) -> None:
-        pack(training, shared.payload, asked_from, seal=shared.seal)
+        pack(training, shared.payload, settings, seal=shared.seal)
         save(training, shared.start, shared.seal)
 
     try:

@@ -54,7 +54,7 @@ class TensorBoardObserver:
     def __init__(self, experiment: Experiment) -> None:
         self._experiment = weakref.ref(experiment)
         self.writer = EventWriter(
-            Path(experiment.path), on_drop=self._tell_dropped, on_removed=self._tell_removed
+            Path(experiment.path), on_drop=self._report_dropped, on_removed=self._report_removed
         )
         self._confusion = Pictures(self.writer, "val/confusion_matrix")
         self._flow = Pictures(self.writer, "train/gradient_flow")
@@ -134,17 +134,17 @@ class TensorBoardObserver:
             step, lambda: describe.text_summary(tag, describe.table([(f"step {step:,}", line)]))
         )
 
-    def _tell_dropped(self, dropped: int) -> None:
+    def _report_dropped(self, dropped: int) -> None:
         experiment = self._experiment()
         if experiment is not None:
             experiment.dropped_points = dropped
 
-    def _tell_removed(self) -> None:
+    def _report_removed(self) -> None:
         experiment = self._experiment()
         if experiment is not None:
             note = (
                 f"files of this run were removed from {self.writer.folder} while it was open: "
-                "TensorBoard has nothing of before; run.metrics has all"
+                "TensorBoard shows nothing from before; run.metrics has everything"
             )
             if note not in experiment.notes:
                 experiment.notes.append(note)

@@ -46,7 +46,7 @@ def test_the_text_is_a_table_of_the_modules() -> None:
     ]
 
 
-def test_the_picture_tells_each_kind_of_cell_apart() -> None:
+def test_the_picture_distinguishes_each_kind_of_cell() -> None:
     svg = flow_svg(flow([[1e-3, 1.0], [NAN, 0.0], [INF, 1.0]]))
     paths = [element.attrib for element in ET.fromstring(svg).iter() if "d" in element.attrib]
     assert sum("fill-opacity" in path for path in paths) == 2

@@ -61,12 +61,12 @@ def with_forward_trail(
         loss: the tensor that they computed; its value is read, which waits for its device.
         batch_size: length of the first dimension of tensors with one row per sample.
     """
-    said = "Whether the loss is finite could not be told"
+    said = "Whether the loss is finite could not be determined"
     try:
         with without_functions(), without_dispatch(), torch.no_grad():
             if loss.is_meta or is_finite(loss):
                 return record
-            said = "The loss is not finite; where it became so could not be told"
+            said = "The loss is not finite; where it became so could not be determined"
             found = _Trail(record, graph, batch_size).find(loss)
     except Exception as error:  # noqa: BLE001 - a second look must not end the user's step
         text = f"{said}: {error}".split("\n", 1)[0]
@@ -183,7 +183,7 @@ class _Trail:
         """``row`` and the rows that lead to it through nodes accepted by ``passes``.
 
         A value may be infinite on purpose (a mask before a softmax): only one that stayed infinite
-        or NaN on its way to the loss counts.
+        or NaN on its path to the loss counts.
         """
         found = {row}
         pending = [row]

@@ -61,7 +61,7 @@ def has_reentrant(types: Collection[str]) -> bool:
 
 def recomputed_names(trace: TraceResult | None, graph: Walk) -> set[str]:
     """Parameters that the backward of a checkpoint in ``graph`` reaches."""
-    users: Mapping[str, frozenset[int]] = {} if trace is None else trace.cuts.recomputed
+    users: Mapping[str, frozenset[int]] = {} if trace is None else trace.graph_exits.recomputed
     if not users:
         return set()
     numbers: Ints = graph.sequence
