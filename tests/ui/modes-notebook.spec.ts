@@ -11,8 +11,8 @@ from dataclasses import replace
 from workbench.compare.measurement import Session
 Session._undecided = lambda self: []
 begun = Session.__init__
-Session.__init__ = lambda self, model, shared, variants, plan, say: begun(
-    self, model, shared, variants, replace(plan, rounds=5, fresh_cache=False), say
+Session.__init__ = lambda self, model, shared, variants, plan, on_progress: begun(
+    self, model, shared, variants, replace(plan, rounds=5, fresh_cache=False), on_progress
 )
 `;
 

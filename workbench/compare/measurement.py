@@ -111,7 +111,7 @@ class Plan:
     """Relative difference of the speeds of two variants up to which they are a tie."""
 
 
-Say = Callable[[str, float], None]
+OnProgress = Callable[[str, float], None]
 """Called with what is being done, and with the completed share of all work, 0 to 1."""
 
 
@@ -124,7 +124,7 @@ class Session:
         variants: modes of every variant, the baseline first, each with why it cannot run here, or
             ``""``.
         plan: how much is measured.
-        say: called with progress.
+        on_progress: called with progress.
     """
 
     def __init__(
@@ -133,12 +133,12 @@ class Session:
         shared: Folder,
         variants: Sequence[tuple[ModeSet, str]],
         plan: Plan,
-        say: Say,
+        on_progress: OnProgress,
     ) -> None:
         self.variants = [
             Measured(model, str(modes), problem=refusal) for modes, refusal in variants
         ]
-        self.shared, self._plan, self._say = shared, plan, say
+        self.shared, self._plan, self._on_progress = shared, plan, on_progress
         self._modes = [modes for modes, _ in variants]
         self._running: dict[int, VariantProcess] = {}
         self._done = 0
@@ -166,7 +166,7 @@ class Session:
             now = time.monotonic()
             self._no_more_after = now + max(_AGAIN * (now - begun), _LEAST_AGAIN_S)
             self._again()
-            self._facts()
+            self._profile_and_logits()
         finally:
             self._end()
 
@@ -279,7 +279,7 @@ class Session:
     def _verdict(self, at: int) -> Verdict:
         return against(self.variants[at], self.variants[0], self._plan.equal_within).verdict
 
-    def _facts(self) -> None:
+    def _profile_and_logits(self) -> None:
         baseline: torch.Tensor | None = None
         for at in sorted(self._running):  # the baseline first, whichever was started last
             self._report(f"memory, launches and logits of {self._name(at)}")
@@ -354,5 +354,5 @@ class Session:
         return f"{self.variants[at].model} {self.variants[at].modes}".strip()
 
     def _report(self, what: str) -> None:
-        self._say(what, min(self._done / self._total, 1.0))
+        self._on_progress(what, min(self._done / self._total, 1.0))
         self._done += 1

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from workbench.compare.measurement import Measured
 
 
-def statements(
+def pair_verdicts(
     variants: Sequence[Measured], equal_within: float
 ) -> dict[tuple[str, str], Compared]:
     """Return verdicts by (modes before, modes now), without variants that failed or had few rounds.

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, overload
 
-from workbench.dynamo.explain.explain import explain_step
+from workbench.dynamo.explain.explain_step import explain_step
 from workbench.dynamo.listen.experiment_compilations import (
     compilations_of,
     compilations_of_modes,

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from workbench.dynamo.api import compile_report
-from workbench.dynamo.explain.explain import BEGUN, ERROR, PAYLOAD, RECORD
+from workbench.dynamo.explain.explain_step import BEGUN, ERROR, PAYLOAD, RECORD
 from workbench.dynamo.listen.recorder import recorder
 from workbench.experiment.data.data import split, to_device
 from workbench.experiment.loop.step import call

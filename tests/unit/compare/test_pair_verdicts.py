@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from workbench.compare.measurement import Block, Measured
-from workbench.compare.pair_verdicts import statements
+from workbench.compare.pair_verdicts import pair_verdicts
 
 
 def variant(modes: str, seconds: float, rounds: int = 8, problem: str = "") -> Measured:
@@ -14,7 +14,7 @@ def variant(modes: str, seconds: float, rounds: int = 8, problem: str = "") -> M
 
 
 def test_every_two_variants_are_judged_both_ways() -> None:
-    found = statements(
+    found = pair_verdicts(
         [variant("fp32", 0.010), variant("bf16", 0.005), variant("compile", 0.0098)], 0.03
     )
     assert len(found) == 6
@@ -26,7 +26,7 @@ def test_every_two_variants_are_judged_both_ways() -> None:
     unclear = found["fp32", "compile"].change
     assert (unclear.verdict, unclear.supported) == ("unclear", False), "two per cent may be none"
     assert (
-        statements([variant("fp32", 0.010), variant("bf16", 0.010)], 0.5)[
+        pair_verdicts([variant("fp32", 0.010), variant("bf16", 0.010)], 0.5)[
             "fp32", "bf16"
         ].change.verdict
         == "tie"
@@ -39,4 +39,4 @@ def test_nothing_is_said_of_variants_that_failed_or_of_too_few_rounds() -> None:
         variant("fp32", 0.01),
         variant("fp16", 0.01, problem="raised"),
     ]
-    assert statements([*variants, variant("ddp:2", 0.02, rounds=4)], 0.03) == {}
+    assert pair_verdicts([*variants, variant("ddp:2", 0.02, rounds=4)], 0.03) == {}

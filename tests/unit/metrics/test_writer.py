@@ -16,8 +16,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tests.waiting import DEADLINE_S, wait_until
 from workbench.experiment.loop.scalars import Series
-from workbench.metrics.eventfile import EventFile
-from workbench.metrics.protos import image_summary
+from workbench.metrics.event_file import EventFile
+from workbench.metrics.tensorboard_messages import image_summary
 from workbench.metrics.writer import EventWriter
 
 Read = Callable[[Path], EventAccumulator]

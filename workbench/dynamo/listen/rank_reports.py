@@ -53,11 +53,11 @@ def accompany(rank: Rank) -> Generator[None]:
 
     def write_new() -> None:
         nonlocal written
-        if (heard := recorder.heard) == written:
+        if (num_events := recorder.num_events) == written:
             return
         try:
             _write(path, recorder, seal)
-            written = heard
+            written = num_events
         except Exception:
             # a full disk, or an unknown format of torch's trace: not an error of the training
             log.exception("what rank 0 compiled could not be written to %s", path)

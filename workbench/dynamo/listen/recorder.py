@@ -107,7 +107,7 @@ class Recorder(logging.Handler):
         """Number of compilations that are no longer kept."""
         self.faults: Counter[str] = Counter()
         """What could not be read from torch's trace, and how often."""
-        self.heard = 0
+        self.num_events = 0
         """Number of events so far."""
         self.on_break: list[Callable[[Compilation, Break], None]] = []
         """Called with each break that is kept, on the thread that compiles."""
@@ -122,7 +122,7 @@ class Recorder(logging.Handler):
             event = traced(record)
             if event is not None:
                 self._take(event)
-                self.heard += 1
+                self.num_events += 1
         except Exception as error:  # noqa: BLE001 - a private format of torch's: never the user's error
             self.faults[f"{type(error).__name__}: {error}".splitlines()[0][:200]] += 1
 

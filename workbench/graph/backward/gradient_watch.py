@@ -97,7 +97,7 @@ class NodeHooks:
         self._tables.append(hook_table(handle))
         self._ids.append(handle.id)
 
-    def take_off(self) -> None:
+    def remove(self) -> None:
         """Remove all hooks; idempotent, and safe to call from a destructor."""
         tables, self._tables = self._tables, []
         ids, self._ids = self._ids, []
@@ -204,7 +204,7 @@ class GradientWatch:
     def stop(self) -> None:
         """Remove the hooks; measurements are kept."""
         listen_no_more(self)
-        self._hooks.take_off()
+        self._hooks.remove()
 
     def scaled_by(self, scale: Callable[[], float]) -> None:
         """Note that the backward pass that runs now, of whichever loss, carries a scale."""

@@ -126,7 +126,7 @@ def from_parameters_only(record: GraphRecord) -> set[int]:
 def _sentence(
     record: GraphRecord, made: _Made, gradient: Statistics, samples: Sequence[int]
 ) -> str:
-    what = f"{_what(record, made, gradient)}{said_of(samples)}"
+    what = f"{_what(record, made, gradient)}{batch_rows_text(samples)}"
     place = place_of(record, made.row)
     if made.row == made.maker:
         return f"Finite gradients of the output of {place} were added up to {what}."
@@ -153,7 +153,7 @@ def place_of(record: GraphRecord, row: int) -> str:
     return f"{name}{inside}{line}"
 
 
-def said_of(samples: Sequence[int]) -> str:
+def batch_rows_text(samples: Sequence[int]) -> str:
     """``, in rows 3, 4 and 7 of the batch``; empty without samples."""
     if not samples:
         return ""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from workbench.graph.capture.call_columns import Table
-from workbench.graph.core.frozen_text import FrozenText
+from workbench.graph.core.frozen_parameters import FrozenText
 from workbench.graph.forward.checkpoint_nodes import UNWATCHED as IN_CHECKPOINT
 from workbench.graph.forward.graph_exits import CHECKPOINT, GraphExit, GraphExitsSeen
 from workbench.records import Unreached

@@ -109,7 +109,7 @@ class Trace:
         if self.active and self._calls is not None:
             self.active = False
             self._calls.leave()
-        self._hooks.take_off()
+        self._hooks.remove()
         self.models, self.on_backward = {}, None
         return self.result()
 
@@ -199,7 +199,7 @@ class Trace:
         for inner, parent in enumerate(self._parents):
             if parent in below:
                 below.add(inner)
-        self._hooks.take_off(below - {row})
+        self._hooks.remove(below - {row})
 
     def _enter(
         self, row: int, inputs: Any, *, is_compiled: bool, under_dynamo: bool = False

@@ -183,7 +183,7 @@ class _Groups:
         counts = [self._totals(operations & (states == state)).tolist() for state in range(4)]
         return list(zip(*counts, strict=True))
 
-    def _urgency(self, row: int) -> tuple[bool, int]:
+    def _priority(self, row: int) -> tuple[bool, int]:
         """Sort key: the module that is opened first has the largest key."""
         counts = self.by_state[row]
         mixed = bool(counts) and sum(count > 0 for count in counts) > 1
@@ -196,7 +196,7 @@ class _Groups:
             choices = [run[0] for run in self.runs.values() if len(run) == 1]
             choices = [row for row in choices if any(self.total[c] for c in self.children[row])]
             choices = [row for row in choices if not self._is_unchanged(row)]
-            for row in sorted(choices, key=self._urgency, reverse=True):
+            for row in sorted(choices, key=self._priority, reverse=True):
                 room = self.most - self._num_boxes(row) - len(self.runs) + 1
                 inner = next((runs for runs in self._runs_of(row) if len(runs) <= room), None)
                 if inner is not None:

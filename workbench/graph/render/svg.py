@@ -82,18 +82,18 @@ def heading_lines(record: GraphRecord, letters: int) -> list[str]:
     """Text below the title, in lines of about ``letters`` letters."""
     if not isinstance(record, GraphDiff):
         inside = compiled_line(record)
-        said = (inside, types_line(record))
-        return [short(f"{summary(record)}.", 76), *(line for line in said if line)]
+        texts = (inside, types_line(record))
+        return [short(f"{summary(record)}.", 76), *(line for line in texts if line)]
     return [*wrap(short(record.sentence, 600), letters), diff_summary(record)]
 
 
 def graph_html(record: GraphRecord) -> str:
     """The picture and the notes, as HTML that needs no style sheet."""
     anyway = "" if isinstance(record, GraphDiff) else held_anyway(record)
-    said = [note for note in (anyway, *branch_lines(record), *record.notes) if note]
+    texts = [note for note in (anyway, *branch_lines(record), *record.notes) if note]
     notes = "".join(
         f'<p style="margin:2px 16px;font-size:12px;opacity:0.75">{_text(note, 400)}</p>'
-        for note in said
+        for note in texts
     )
     return f'<div style="overflow-x:auto">{graph_svg(record)}</div>{notes}'
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from workbench.gradient_flow.rows import MAX_ROWS, choose_rows
+from workbench.gradient_flow.module_rows import MAX_ROWS, choose_rows
 
 
 class Block(nn.Module):
