@@ -1,9 +1,9 @@
 """Switch to ``compile`` without a stall: the next step is compiled in another process meanwhile.
 
 Training continues under its current modes. Once the worker of
-`workbench.dynamo.explain.explain_step` has compiled a copy of the next step, the result is stored in torch's cache on disk, and the modes
-are switched: the first step then traces the model and loads what it finds. If the step does not
-compile, nothing is switched and the run is not affected.
+`workbench.dynamo.explain.explain_step` has compiled a copy of the next step, the result is stored
+in torch's cache on disk, and the modes are switched: the first step then traces the model and loads
+what it finds. If the step does not compile, nothing is switched and the run is not affected.
 """
 
 from __future__ import annotations
