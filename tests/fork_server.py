@@ -243,7 +243,7 @@ class ForkServer:
         self._read()
 
     def start_group(self, command: list[str], **options: Any) -> Any:
-        """A launcher of ranks or an arm of a comparison, from the server; anything else as ever."""
+        """A launcher of ranks or a variant of a comparison, from the server; others as before."""
         self.started += 1
         has_ranks = "workbench.parallel.launch.launcher" in command
         if not has_ranks and command[1:3] != ["-m", "workbench.compare.variant_program"]:

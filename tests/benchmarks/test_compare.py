@@ -1,4 +1,4 @@
-"""`wb.compare`: equal arms are a tie, a planted slowdown is found, and four backbones in a table.
+"""`wb.compare`: equal variants are a tie, a planted slowdown is found; a table of four backbones.
 
 pytest -s -m benchmark tests/benchmarks/test_compare.py
 """
@@ -125,7 +125,7 @@ def modes_here() -> list[str]:
     """Those of `MODES` that this machine can run."""
     if any(shutil.which(name) for name in (os.environ.get("CXX", "g++"), "clang++", "cl")):
         return MODES
-    absent.note("a C++ compiler (apt-get install g++)", "arms that compile, of test_backbones")
+    absent.note("a C++ compiler (apt-get install g++)", "variants that compile, of test_backbones")
     return [mode for mode in MODES if "compile" not in mode]
 
 

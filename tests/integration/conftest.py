@@ -37,7 +37,7 @@ def fork_server() -> Iterator[ForkServer]:
 def forked_ranks(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Real processes that have imported torch already; a start takes a tenth of what it takes.
 
-    For tests that are about what ranks, or arms of a comparison, compute and not how they start.
+    For tests of what ranks, or variants of a comparison, compute, and not of how they start.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -287,7 +287,7 @@ def test_a_process_without_atexit_writes_what_a_slow_disk_has_not_taken_yet(
     done = scripts.ended(
         f"""
         import multiprocessing
-        from workbench.metrics.eventfile import EventFile
+        from workbench.metrics.event_file import EventFile
 
         write = EventFile.append
 

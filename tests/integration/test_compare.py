@@ -58,11 +58,11 @@ class Failing(Net):
         return super().forward(x)
 
 
-def arms_of(view: Any) -> dict[str, Any]:
-    return {arm.modes: arm for arm in view.record.arms}
+def variants_of(view: Any) -> dict[str, Any]:
+    return {variant.modes: variant for variant in view.record.arms}
 
 
-def test_a_planted_slowdown_is_found_and_equal_arms_are_a_tie(
+def test_a_planted_slowdown_is_found_and_equal_variants_are_a_tie(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(measurement, "_AGAIN", 0.0)  # what is undecided then may stay so
@@ -92,7 +92,7 @@ def test_a_planted_slowdown_is_found_and_equal_arms_are_a_tie(
     assert view.record.rounds == 8
     assert slowed.speedup < 0.7 * same.speedup
     found_none = "nothing was found to be faster than fp32 here" in str(view)
-    assert found_none == all(arm.verdict != "faster" for arm in view.record.arms)
+    assert found_none == all(variant.verdict != "faster" for variant in view.record.arms)
     states = mode_states(experiment.modeset, experiment.model, experiment.timings)
     badge = next(state.badge for state in states if state.name == "parallel")
     assert badge.detail == f"ddp:2: {speed(ranks).partition(' (')[0]}"
@@ -121,7 +121,7 @@ def test_compile_has_a_first_step_that_costs(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("forked_ranks")
-def test_an_arm_that_fails_says_why_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_variant_that_fails_says_why_and_the_others_go_on(tmp_path: Path) -> None:
     experiment = made(tmp_path, Failing, lr=0.01)
     view = compare(
         {"one": experiment}, ["fp32", "bf16", "attention:math"], rounds=5, show_progress=False
@@ -142,7 +142,7 @@ def test_an_interrupt_while_fresh_processes_start_leaves_nothing(
     # however busy the machine is and whatever was measured
     monkeypatch.setattr(Session, "_undecided", lambda session: list(session._running))
     view = interrupted(
-        lambda: list(tmp_path.glob("workbench-compare-*/arm-1-1/arm.json")),
+        lambda: list(tmp_path.glob("workbench-compare-*/variant-1-1/variant.json")),
         compare, experiment, ["fp32", "checkpoint:off"], rounds=5, show_progress=False,
     )  # fmt: skip
     assert view.record.cancelled
@@ -158,7 +158,7 @@ def test_an_interrupt_keeps_what_was_measured_and_leaves_nothing(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     def three_rounds() -> bool:
-        answers = list(tmp_path.glob("workbench-compare-*/arm-1/answers.jsonl"))
+        answers = list(tmp_path.glob("workbench-compare-*/variant-1/answers.jsonl"))
         steps = any(one.read_text().count('"steps"') >= 3 for one in answers)
         return steps and len(children_running(WORKER)) == 2
 
@@ -167,13 +167,13 @@ def test_an_interrupt_keeps_what_was_measured_and_leaves_nothing(
     )
     assert view.record.cancelled
     assert 2 <= view.record.rounds < 100_000
-    assert all(arm.step_s > 0 for arm in view.record.arms)
-    assert all(arm.samples_per_s > 0 for arm in view.record.arms)
+    assert all(variant.step_s > 0 for variant in view.record.arms)
+    assert all(variant.samples_per_s > 0 for variant in view.record.arms)
     assert not list(tmp_path.glob("workbench-compare-*"))
     assert not children_running(WORKER)
 
 
-def test_arms_of_a_kernel_that_is_killed_end_and_leave_nothing(tmp_path: Path) -> None:
+def test_variants_of_a_kernel_that_is_killed_end_and_leave_nothing(tmp_path: Path) -> None:
     script = tmp_path / "kernel.py"
     script.write_text(
         "import sys, tempfile\n"
@@ -189,16 +189,16 @@ def test_arms_of_a_kernel_that_is_killed_end_and_leave_nothing(tmp_path: Path) -
         [sys.executable, str(script), str(tmp_path)], cwd=root, stdin=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": str(root)},
     )  # fmt: skip
-    answers = "workbench-compare-*/arm-1/answers.jsonl"
+    answers = "workbench-compare-*/variant-1/answers.jsonl"
     wait_until(lambda: any('"steps"' in one.read_text() for one in tmp_path.glob(answers)), "steps")
-    arms = [
+    variants = [
         psutil.Process(int(path.read_text()))
-        for path in tmp_path.glob("workbench-compare-*/arm-*/rank-*.pid")
+        for path in tmp_path.glob("workbench-compare-*/variant-*/rank-*.pid")
     ]
-    assert len(arms) == 3
+    assert len(variants) == 3
     kernel.kill()
     kernel.wait()
-    _, alive = psutil.wait_procs(arms, timeout=DEADLINE_S)
+    _, alive = psutil.wait_procs(variants, timeout=DEADLINE_S)
     assert not alive
     wait_until(lambda: not list(tmp_path.glob("workbench-compare-*")), "an empty folder")
 
@@ -225,11 +225,11 @@ def test_what_cannot_be_compared_is_refused(
 def test_several_models_are_each_compared_with_themselves(tmp_path: Path) -> None:
     models = {"narrow": made(tmp_path, Net), "wide": made(tmp_path, lambda: Net(width=128))}
     view = compare(models, ["fp32", "bf16"], rounds=1, show_progress=False)
-    assert [(arm.model, arm.modes) for arm in view.record.arms] == [
+    assert [(variant.model, variant.modes) for variant in view.record.arms] == [
         ("narrow", "fp32"), ("narrow", "bf16"), ("wide", "fp32"), ("wide", "bf16"),
     ]  # fmt: skip
-    assert [arm.verdict for arm in view.record.arms] == ["baseline", "", "baseline", ""]
-    assert all(0 <= arm.agreement <= 1 for arm in view.record.arms)
+    assert [variant.verdict for variant in view.record.arms] == ["baseline", "", "baseline", ""]
+    assert all(0 <= variant.agreement <= 1 for variant in view.record.arms)
     assert len(view.figure().axes) == 4
 
 
@@ -276,12 +276,12 @@ def test_a_step_that_waits_for_its_data_is_seen_to(tmp_path: Path) -> None:
     """Steps whose batches lay ready, were they timed as well, would halve what is found."""
     loader = DataLoader(Fetched(), batch_size=16, num_workers=1, shuffle=True)
     exp = made(tmp_path, Net, loader)
-    arms = ["fp32", "checkpoint:off"]
-    view = compare(exp, arms, rounds=2, parity_samples=16, show_progress=False)
-    for arm in view.record.arms:
-        assert arm.problem == ""
-        assert arm.step_s > 0.6 * 0.16
-        assert arm.samples_per_s * arm.step_s == pytest.approx(16)
+    variants = ["fp32", "checkpoint:off"]
+    view = compare(exp, variants, rounds=2, parity_samples=16, show_progress=False)
+    for variant in view.record.arms:
+        assert variant.problem == ""
+        assert variant.step_s > 0.6 * 0.16
+        assert variant.samples_per_s * variant.step_s == pytest.approx(16)
 
 
 @pytest.mark.usefixtures("forked_ranks")
@@ -289,17 +289,17 @@ def test_samples_of_steps_are_counted(tmp_path: Path) -> None:
     loader = DataLoader(TensorDataset(*rows()), batch_size=128, drop_last=True)
     exp = made(tmp_path, Net, loader)
     view = compare(exp, ["fp32", "ddp:2"], rounds=1, show_progress=False)
-    for arm in view.record.arms:
-        assert arm.samples_per_s * arm.step_s == pytest.approx(128)
+    for variant in view.record.arms:
+        assert variant.samples_per_s * variant.step_s == pytest.approx(128)
 
 
 @pytest.mark.usefixtures("forked_ranks")
 def test_ranks_whose_loss_is_not_finite_are_not_timed(tmp_path: Path) -> None:
     exp = made(tmp_path, Net, lr=1e30)
     view = compare(exp, ["fp32", "ddp:2"], rounds=1, show_progress=False)
-    for arm in view.record.arms:
-        assert "not finite" in arm.problem or "NonFinite" in arm.problem
-        assert math.isnan(arm.step_s)
+    for variant in view.record.arms:
+        assert "not finite" in variant.problem or "NonFinite" in variant.problem
+        assert math.isnan(variant.step_s)
 
 
 @pytest.mark.usefixtures("forked_ranks")

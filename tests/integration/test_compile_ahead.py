@@ -152,7 +152,7 @@ def test_what_does_not_compile_leaves_the_run_as_it_is(tmp_path: Path) -> None:
     exp.close()
 
 
-def test_a_worker_that_is_killed_is_told(exp: wb.Experiment) -> None:
+def test_a_worker_that_is_killed_is_reported(exp: wb.Experiment) -> None:
     exp.run(steps=10**6)
     ahead = wb.compile_ahead(exp)
     wait_until(workers)

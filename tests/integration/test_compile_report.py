@@ -95,12 +95,12 @@ def test_a_smaller_last_batch_is_named(tmp_path: Path) -> None:
     assert record.regions[0].paths == ("",)
 
 
-def test_an_experiment_that_nobody_listened_to_says_so(tmp_path: Path) -> None:
+def test_an_experiment_that_was_not_recorded_says_so(tmp_path: Path) -> None:
     data = torch.randn(32, 8), torch.arange(32) % 3
     exp = Experiment(nn.Linear(8, 3), data, runs=tmp_path)
     try:
         exp.run(steps=1, wait=True)
-        assert "Nobody listened before" in compile_report(exp).record.notes[0]
+        assert "Nothing was recorded before" in compile_report(exp).record.notes[0]
     finally:
         exp.close()
 
@@ -172,6 +172,6 @@ def test_kernels_are_known_after_a_hit_on_disk_and_a_trace_of_the_user_s_goes_on
     assert cold[2] == warm[2]
     assert "'aten.gelu', 'aten.gelu_backward', 'aten.sum'" in warm[2]
     (log,) = trace.iterdir()
-    told = log.read_text()
-    assert "dynamo_start" in told
-    assert "inductor_output_code" in told
+    text = log.read_text()
+    assert "dynamo_start" in text
+    assert "inductor_output_code" in text

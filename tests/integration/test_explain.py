@@ -66,7 +66,7 @@ class Endless(Branching):
 
     def __init__(self, begun: Path) -> None:
         super().__init__()
-        self.begun, self.home = begun, os.getpid()
+        self.begun, self.process = begun, os.getpid()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.stay()
@@ -74,7 +74,7 @@ class Endless(Branching):
 
     @torch.compiler.disable
     def stay(self) -> None:
-        if os.getpid() != self.home:
+        if os.getpid() != self.process:
             self.begun.touch()
             threading.Event().wait()
 
@@ -128,7 +128,7 @@ def test_a_run_goes_on_while_its_next_step_is_explained(tmp_path: Path) -> None:
         exp.step(1).wait()
         own = wb.compile_report(exp).record
         assert own.compilation_autograd_hits.sum() == own.num_graphs
-        assert own.compilation_autograd_misses.sum() == 0, "what was explained lies on disk"
+        assert own.compilation_autograd_misses.sum() == 0, "what was explained is on disk"
     finally:
         exp.close()
         alike.close()
@@ -150,7 +150,7 @@ def test_an_interrupt_leaves_no_process(tmp_path: Path) -> None:
     exp.close()
 
 
-def test_what_goes_wrong_there_is_told_here(tmp_path: Path) -> None:
+def test_what_goes_wrong_there_is_reported_here(tmp_path: Path) -> None:
     exp = experiment(tmp_path)
     with pytest.raises(
         RuntimeError,
@@ -181,7 +181,7 @@ def test_only_an_experiment_has_a_next_step() -> None:
 
 
 def test_a_loop_of_ones_own_has_a_report(tmp_path: Path) -> None:
-    torch.compiler.reset()  # what other tests compiled would be told of as compiled before
+    torch.compiler.reset()  # what other tests compiled would be reported as compiled before
     torch.manual_seed(0)
     modes = wb.Modes("compile:whole")
     model = modes.prepare(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3)))

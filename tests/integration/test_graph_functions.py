@@ -156,7 +156,7 @@ class WritesIntoViews(nn.Module):
 
 
 def test_in_place_operations_on_views():
-    """Torch makes a view's node anew when it is asked for, after the fact and with a late number.
+    """Torch makes a view's node anew when it is requested, after the fact and with a late number.
 
     Its owner is not known then, but it is never wrong by more than that: nodes and edges are all
     there, and the rest is owned as the oracle says.

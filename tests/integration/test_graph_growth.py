@@ -149,4 +149,4 @@ def test_two_hundred_thousand_nodes_end_in_a_summary() -> None:
     assert shown_s < 40 * few_shown_s
     assert len(record.to_bytes()) < 200 * len(record.node_type)
     # its nodes are dropped on a thread of their own, which takes a while
-    wait_until(lambda: "workbench-dismantle" not in [t.name for t in threading.enumerate()])
+    wait_until(lambda: "workbench-graph-release" not in [t.name for t in threading.enumerate()])

@@ -71,7 +71,7 @@ def damaged(record: GraphRecord) -> dict[str, GraphRecord]:
 
 
 def test_a_record_that_points_nowhere_freezes_nothing(page: GraphPage, record: GraphRecord) -> None:
-    """Drawn or refused: an answer comes at once, and the next record is shown as ever."""
+    """Drawn or refused: an answer comes at once, and the next record is shown as before."""
     page.page.set_default_timeout(20_000)
     for name, broken in damaged(record).items():
         opened = page.open(broken.to_bytes())

@@ -3,7 +3,7 @@ import { picture, setTheme, PATIENT } from './helpers';
 import { codeOf, printed, runWhole, scrolledTo } from './notebook';
 
 /**
- * As few rounds as a verdict needs; arms that they leave undecided are not measured again for
+ * As few rounds as a verdict needs; variants that they leave undecided are not measured again for
  * minutes, and what the cells before compiled is not compiled anew: `test_compare.py` does both.
  */
 const ROUNDS_ALONE = `
@@ -11,8 +11,8 @@ from dataclasses import replace
 from workbench.compare.measurement import Session
 Session._undecided = lambda self: []
 begun = Session.__init__
-Session.__init__ = lambda self, model, shared, arms, plan, say: begun(
-    self, model, shared, arms, replace(plan, rounds=5, fresh_cache=False), say
+Session.__init__ = lambda self, model, shared, variants, plan, on_progress: begun(
+    self, model, shared, variants, replace(plan, rounds=5, fresh_cache=False), on_progress
 )
 `;
 

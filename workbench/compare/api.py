@@ -10,7 +10,7 @@ import torch
 
 from workbench.compare.hparams import write_hparams
 from workbench.compare.measurement import Plan, Session
-from workbench.compare.pair_verdicts import statements
+from workbench.compare.pair_verdicts import pair_verdicts
 from workbench.compare.progress import Progress, Silent, progress
 from workbench.compare.record_builder import About, build_record
 from workbench.compare.verdict import EQUAL_WITHIN
@@ -86,15 +86,15 @@ def compare(
     notes: list[str] = []
     cancelled = False
     try:
-        with _nothing_trains(notes):
+        with _training_paused(notes):
             for name, experiment in experiments.items():
                 sets = [ModeSet.parse(text, experiment.device) for text in texts]
-                arms = [(modeset, _refusal(modeset, experiment)) for modeset in sets]
+                variants = [(modeset, _refusal(modeset, experiment)) for modeset in sets]
                 label = name if len(experiments) > 1 else ""
-                session = Session(label, _written_down(experiment), arms, plan, show)
+                session = Session(label, _shared_folder(experiment), variants, plan, show)
                 sessions.append(session)
-                for arm, modeset in zip(session.arms, sets, strict=True):
-                    arm.notes += modeset.notes(experiment.model)
+                for variant, modeset in zip(session.variants, sets, strict=True):
+                    variant.notes += modeset.notes(experiment.model)
             for session in sessions:
                 session.measure()
     except KeyboardInterrupt:
@@ -104,7 +104,7 @@ def compare(
             session.discard()
         show.close()
     record = build_record(
-        [session.arms for session in sessions],
+        [session.variants for session in sessions],
         _about(experiments, plan, _completed(sessions), notes, cancelled=cancelled),
     )
     for session, experiment in zip(sessions, experiments.values(), strict=False):
@@ -115,7 +115,7 @@ def compare(
 
 
 @contextmanager
-def _nothing_trains(notes: list[str]) -> Generator[None]:
+def _training_paused(notes: list[str]) -> Generator[None]:
     """Pause all training in this kernel, which would use some of the cores, and resume it after."""
     paused = [one for one in experiments() if one.status == "training"]
     try:
@@ -134,12 +134,12 @@ def _nothing_trains(notes: list[str]) -> Generator[None]:
 
 def _show_in_badges(experiment: Experiment, session: Session, equal_within: float) -> None:
     """Make the panel's badges show what was measured here."""
-    found = statements(session.arms, equal_within)
+    found = pair_verdicts(session.variants, equal_within)
     if not found:
         return
     experiment.timings.take_over(found)
     with suppress(RuntimeError):  # it was closed meanwhile
-        measured = dict.fromkeys(arm.modes for arm in session.arms if arm.blocks)
+        measured = dict.fromkeys(variant.modes for variant in session.variants if variant.blocks)
         experiment.say(f"{', '.join(measured)} compared")
 
 
@@ -148,14 +148,14 @@ def _completed(sessions: Sequence[Session]) -> int:
     return min((session.rounds for session in sessions if session.rounds), default=0)
 
 
-def _written_down(experiment: Experiment) -> Folder:
+def _shared_folder(experiment: Experiment) -> Folder:
     """Return a folder with everything that an experiment's variants begin with."""
     shared = Folder(private_folder("workbench-compare-"), Seal.new())
 
-    asked_from = Settings.current(experiment.device)
+    settings = Settings.current(experiment.device)
 
     def copy(training: Training) -> None:
-        pack(training, shared.payload, asked_from, seal=shared.seal)
+        pack(training, shared.payload, settings, seal=shared.seal)
         save(training, shared.start, shared.seal)
 
     try:

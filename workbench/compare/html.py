@@ -9,7 +9,7 @@ import math
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from workbench.compare.text import COLUMNS, arms_of, footing, models, remarks, row, verdict
+from workbench.compare.text import COLUMNS, footing, models, remarks, row, variants_of, verdict
 from workbench.html import markup, render
 
 if TYPE_CHECKING:
@@ -32,21 +32,21 @@ def comparison_html(record: CompareRecord) -> str:
 
 
 def _model(record: CompareRecord, model: str) -> dict[str, Any]:
-    arms = arms_of(record, model)
+    variants = variants_of(record, model)
     return {
         "verdict": _capital(verdict(record, model)),
-        "speed": markup(speed_svg(arms)),
-        "rows": [row(arm) for arm in arms],
-        "remarks": remarks(arms),
+        "speed": markup(speed_svg(variants)),
+        "rows": [row(variant) for variant in variants],
+        "remarks": remarks(variants),
     }
 
 
-def speed_svg(arms: list[ComparedArm]) -> str:
+def speed_svg(variants: list[ComparedArm]) -> str:
     """Draw the speed against the baseline with its interval on a log scale, a line per variant."""
-    ends = [end for arm in arms for end in (arm.speedup_low, arm.speedup_high)]
+    ends = [end for variant in variants for end in (variant.speedup_low, variant.speedup_high)]
     ends = [end for end in ends if math.isfinite(end) and end > 0] or [1.0]
     low, high = min(0.8, *ends), max(1.25, *ends)
-    height = _LINE * len(arms) + 26
+    height = _LINE * len(variants) + 26
 
     def x(ratio: float) -> float:
         span = math.log(high) - math.log(low)
@@ -61,25 +61,26 @@ def speed_svg(arms: list[ComparedArm]) -> str:
             f'stroke="currentColor" stroke-opacity="0.35"{dash}/>'
             f'<text x="{x(ratio):.1f}" y="{height - 8}" text-anchor="middle">{ratio:g}×</text>'
         )
-    for number, arm in enumerate(arms):
+    for number, variant in enumerate(variants):
         y = 4 + _LINE * number + _LINE / 2
         marks.append(
-            f'<text x="{_LABEL - 12}" y="{y + 4:.1f}" text-anchor="end">{escape(arm.modes)}</text>'
+            f'<text x="{_LABEL - 12}" y="{y + 4:.1f}" text-anchor="end">'
+            f"{escape(variant.modes)}</text>"
         )
-        if math.isnan(arm.speedup_low):
-            why = "not measured" if math.isnan(arm.step_s) else "too few rounds"
+        if math.isnan(variant.speedup_low):
+            why = "not measured" if math.isnan(variant.step_s) else "too few rounds"
             marks.append(f'<text x="{_LABEL}" y="{y + 4:.1f}" fill-opacity="0.7">{why}</text>')
             continue
-        colour = COLOUR.get(arm.verdict, NEUTRAL)
+        colour = COLOUR.get(variant.verdict, NEUTRAL)
         marks.append(
-            f'<line x1="{x(arm.speedup_low):.1f}" x2="{x(arm.speedup_high):.1f}" y1="{y:.1f}" '
-            f'y2="{y:.1f}" stroke="{colour}" stroke-width="2"/>'
-            f'<circle cx="{x(arm.speedup):.1f}" cy="{y:.1f}" r="4.5" fill="{colour}"/>'
+            f'<line x1="{x(variant.speedup_low):.1f}" x2="{x(variant.speedup_high):.1f}" '
+            f'y1="{y:.1f}" y2="{y:.1f}" stroke="{colour}" stroke-width="2"/>'
+            f'<circle cx="{x(variant.speedup):.1f}" cy="{y:.1f}" r="4.5" fill="{colour}"/>'
         )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" '
         f'height="{height}" role="img" fill="currentColor" font-family="system-ui, sans-serif" '
-        f'font-size="12"><title>Speed against {escape(arms[0].modes)}: right is faster</title>'
+        f'font-size="12"><title>Speed against {escape(variants[0].modes)}: right is faster</title>'
         f"{''.join(marks)}</svg>"
     )
 

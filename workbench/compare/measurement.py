@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from workbench.compare.logits import compare_answers
-from workbench.compare.variants import LOGITS, ArmError, ArmProcess
+from workbench.compare.variants import LOGITS, VariantError, VariantProcess
 from workbench.compare.verdict import EQUAL_WITHIN, PROCESSES, Paired, paired, round_noise
 
 if TYPE_CHECKING:
@@ -83,9 +83,9 @@ class Measured:
     notes: list[str] = field(default_factory=list[str])
 
 
-def against(arm: Measured, baseline: Measured, equal_within: float) -> Paired:
+def against(variant: Measured, baseline: Measured, equal_within: float) -> Paired:
     """Compare the rounds in which both were measured, given what counts as equal."""
-    rounds = _of_both(arm, baseline)
+    rounds = _of_both(variant, baseline)
     return paired(
         [theirs.seconds for _, theirs in rounds],
         [ours.seconds for ours, _ in rounds],
@@ -94,8 +94,8 @@ def against(arm: Measured, baseline: Measured, equal_within: float) -> Paired:
     )
 
 
-def _of_both(arm: Measured, baseline: Measured) -> list[tuple[Block, Block]]:
-    ours, theirs = ({block.round: block for block in one.blocks} for one in (arm, baseline))
+def _of_both(variant: Measured, baseline: Measured) -> list[tuple[Block, Block]]:
+    ours, theirs = ({block.round: block for block in one.blocks} for one in (variant, baseline))
     return [(ours[number], theirs[number]) for number in sorted(ours.keys() & theirs.keys())]
 
 
@@ -111,7 +111,7 @@ class Plan:
     """Relative difference of the speeds of two variants up to which they are a tie."""
 
 
-Say = Callable[[str, float], None]
+OnProgress = Callable[[str, float], None]
 """Called with what is being done, and with the completed share of all work, 0 to 1."""
 
 
@@ -121,26 +121,28 @@ class Session:
     Args:
         model: name of the model.
         shared: folder with payload and checkpoint.
-        arms: modes of every variant, the baseline first, each with why it cannot run here, or
+        variants: modes of every variant, the baseline first, each with why it cannot run here, or
             ``""``.
         plan: how much is measured.
-        say: called with progress.
+        on_progress: called with progress.
     """
 
     def __init__(
         self,
         model: str,
         shared: Folder,
-        arms: Sequence[tuple[ModeSet, str]],
+        variants: Sequence[tuple[ModeSet, str]],
         plan: Plan,
-        say: Say,
+        on_progress: OnProgress,
     ) -> None:
-        self.arms = [Measured(model, str(modes), problem=refusal) for modes, refusal in arms]
-        self.shared, self._plan, self._say = shared, plan, say
-        self._modes = [modes for modes, _ in arms]
-        self._running: dict[int, ArmProcess] = {}
+        self.variants = [
+            Measured(model, str(modes), problem=refusal) for modes, refusal in variants
+        ]
+        self.shared, self._plan, self._on_progress = shared, plan, on_progress
+        self._modes = [modes for modes, _ in variants]
+        self._running: dict[int, VariantProcess] = {}
         self._done = 0
-        self._total = sum(not refusal for _, refusal in arms) * (3 + plan.rounds) or 1
+        self._total = sum(not refusal for _, refusal in variants) * (3 + plan.rounds) or 1
         self._order = random.Random(plan.seed)  # noqa: S311 - an order, not a secret
         self._no_more_after = math.inf
         """Clock time in seconds after which no fresh process is started."""
@@ -151,7 +153,7 @@ class Session:
         self.rounds = 0
 
     def measure(self) -> None:
-        """Measure everything and clean up; after an interrupt, `arms` has what is known so far.
+        """Measure everything and clean up; after an interrupt, `variants` has what is known so far.
 
         Raises:
             KeyboardInterrupt: the kernel was interrupted.
@@ -164,18 +166,18 @@ class Session:
             now = time.monotonic()
             self._no_more_after = now + max(_AGAIN * (now - begun), _LEAST_AGAIN_S)
             self._again()
-            self._facts()
+            self._profile_and_logits()
         finally:
             self._end()
 
     def _start(self) -> None:
-        for at, arm in enumerate(self.arms):
-            if arm.problem:
+        for at, variant in enumerate(self.variants):
+            if variant.problem:
                 continue
             self._launch(at)
-            arm.ranks = self._running[at].ranks
+            variant.ranks = self._running[at].ranks
         for at in list(self._running):
-            self._tell(f"starting {self._name(at)}")
+            self._report(f"starting {self._name(at)}")
             self._try(at, lambda process: process.begun())
 
     def _launch(self, at: int) -> None:
@@ -183,9 +185,9 @@ class Session:
         path, number = self.shared.shown, self._processes.get(at, -1) + 1
         self._processes[at] = number
         fresh_cache = self._plan.fresh_cache and self._modes[at].compiled
-        self._running[at] = ArmProcess(
+        self._running[at] = VariantProcess(
             self.shared,
-            path / (f"arm-{at}-{number}" if number else f"arm-{at}"),
+            path / (f"variant-{at}-{number}" if number else f"variant-{at}"),
             self._modes[at],
             self._plan.parity_samples,
             cache=path / f"cache-{at}" if fresh_cache else None,
@@ -205,11 +207,11 @@ class Session:
 
     def _rounds_again(self, only: Sequence[int]) -> int:
         """Return how many rounds bring the noise to half of what processes differ by."""
-        base = self.arms[0]
+        base = self.variants[0]
         noise = 0.0
         for at in only[1:]:
             logs: dict[int, list[float]] = {}
-            for ours, theirs in _of_both(self.arms[at], base):
+            for ours, theirs in _of_both(self.variants[at], base):
                 logs.setdefault(ours.process, []).append(math.log(theirs.seconds / ours.seconds))
             noise = max(noise, round_noise([np.array(rounds) for rounds in logs.values()]))
         wanted = math.ceil((noise / (PROCESSES / 2)) ** 2)
@@ -222,23 +224,23 @@ class Session:
             del self._running[at]
             self._launch(at)
         for at in only:
-            self._tell(f"starting {self._name(at)} again")
+            self._report(f"starting {self._name(at)} again")
             process = self._running[at]
             try:
                 process.begun()
-                process.ask("first", warm_up=_WARM_UP)
-            except ArmError as error:  # what was measured before is kept
-                self.arms[at].notes.append(f"could not be started again: {error}")
+                process.request("first", warm_up=_WARM_UP)
+            except VariantError as error:  # what was measured before is kept
+                self.variants[at].notes.append(f"could not be started again: {error}")
                 self._running.pop(at).end()
 
     def _first_steps(self) -> None:
         for at in list(self._running):
-            self._tell(f"first step of {self._name(at)}")
-            told = self._try(at, lambda arm: arm.ask("first", warm_up=_WARM_UP))
-            if told is not None:
-                arm = self.arms[at]
-                arm.first_s, arm.is_random = told["seconds"], told["is_random"]
-                arm.graphs, arm.breaks = told["graphs"], told["breaks"]
+            self._report(f"first step of {self._name(at)}")
+            answer = self._try(at, lambda process: process.request("first", warm_up=_WARM_UP))
+            if answer is not None:
+                variant = self.variants[at]
+                variant.first_s, variant.is_random = answer["seconds"], answer["is_random"]
+                variant.graphs, variant.breaks = answer["graphs"], answer["breaks"]
 
     def _rounds(self, begin: int, end: int, only: Sequence[int] | None = None) -> None:
         """Run rounds ``begin`` to ``end``, of all variants or of those in ``only``."""
@@ -248,23 +250,24 @@ class Session:
                 return
             self._order.shuffle(turn)
             for at in turn:
-                self._tell(f"round {number + 1:,} of {end:,}: {self._name(at)}")
+                self._report(f"round {number + 1:,} of {end:,}: {self._name(at)}")
                 self._block(at, number)
             self.rounds = number + 1 if only is None else self.rounds
 
     def _block(self, at: int, number: int) -> None:
-        arm, count = self.arms[at], self._steps.get(at, 1 if number else 3)
-        told = self._try(at, lambda process: process.ask("steps", count=count))
-        if told is None:
+        variant, count = self.variants[at], self._steps.get(at, 1 if number else 3)
+        answer = self._try(at, lambda process: process.request("steps", count=count))
+        if answer is None:
             return
-        seconds = statistics.median(told["seconds"])
+        seconds = statistics.median(answer["seconds"])
         if at not in self._steps:  # the first block determines how many steps fill the next
             self._steps[at] = max(1, min(_MOST_STEPS, round(_BLOCK_S / max(seconds, 1e-6))))
-        arm.blocks.append(Block(number, count, seconds, self._processes[at]))
-        arm.samples += told["samples"]
-        arm.peak_bytes = told["peak_bytes"]
-        if len(told["losses"]) >= len(arm.losses):  # the losses of a fresh process start again
-            arm.losses = told["losses"]
+        variant.blocks.append(Block(number, count, seconds, self._processes[at]))
+        variant.samples += answer["samples"]
+        variant.peak_bytes = answer["peak_bytes"]
+        losses = answer["losses"]
+        if len(losses) >= len(variant.losses):  # the losses of a fresh process start again
+            variant.losses = losses
 
     def _undecided(self) -> list[int]:
         """Return the variants that are undecided so far, and the baseline; empty if none are."""
@@ -274,22 +277,22 @@ class Session:
         return [0, *found] if found else []
 
     def _verdict(self, at: int) -> Verdict:
-        return against(self.arms[at], self.arms[0], self._plan.equal_within).verdict
+        return against(self.variants[at], self.variants[0], self._plan.equal_within).verdict
 
-    def _facts(self) -> None:
+    def _profile_and_logits(self) -> None:
         baseline: torch.Tensor | None = None
         for at in sorted(self._running):  # the baseline first, whichever was started last
-            self._tell(f"memory, launches and logits of {self._name(at)}")
-            arm = self.arms[at]
-            told = self._try(at, lambda process: process.ask("profile"))
-            if told is not None:
-                arm.operations, arm.peak_bytes = told["operations"], told["peak_bytes"]
-                arm.notes += told["notes"]
-            told = self._try(at, lambda process: process.ask("parity"))
-            if told is None or told["problem"]:
-                arm.notes += [f"no logits: {told['problem']}"] if told is not None else []
+            self._report(f"memory, launches and logits of {self._name(at)}")
+            variant = self.variants[at]
+            answer = self._try(at, lambda process: process.request("profile"))
+            if answer is not None:
+                variant.operations, variant.peak_bytes = answer["operations"], answer["peak_bytes"]
+                variant.notes += answer["notes"]
+            answer = self._try(at, lambda process: process.request("parity"))
+            if answer is None or answer["problem"]:
+                variant.notes += [f"no logits: {answer['problem']}"] if answer is not None else []
                 continue
-            arm.parity_samples, arm.parity_on = told["samples"], told["on"]
+            variant.parity_samples, variant.parity_on = answer["samples"], answer["on"]
             path = self._running[at].folder.path / LOGITS
             logits = torch.load(path, weights_only=True)
             path.unlink()
@@ -297,21 +300,21 @@ class Session:
                 baseline = logits
             if baseline is not None:
                 try:
-                    arm.delta_logit, arm.agreement = compare_answers(logits, baseline)
-                    if math.isnan(arm.delta_logit):
-                        arm.notes.append("some logits are not finite, here or in the baseline")
+                    variant.delta_logit, variant.agreement = compare_answers(logits, baseline)
+                    if math.isnan(variant.delta_logit):
+                        variant.notes.append("some logits are not finite, here or in the baseline")
                 except ValueError as error:
-                    arm.notes.append(f"no logits to compare: {error}")
+                    variant.notes.append(f"no logits to compare: {error}")
 
-    def _try(self, at: int, do: Callable[[ArmProcess], Any]) -> Any:
+    def _try(self, at: int, do: Callable[[VariantProcess], Any]) -> Any:
         """Return what ``do`` returns; a variant that fails is dropped, and the others continue."""
         process = self._running.get(at)
         if process is None:
             return None
         try:
             return do(process)
-        except ArmError as error:
-            self.arms[at].problem = str(error)
+        except VariantError as error:
+            self.variants[at].problem = str(error)
             self._running.pop(at).end()
             return None
 
@@ -348,8 +351,8 @@ class Session:
             self.shared.remove()
 
     def _name(self, at: int) -> str:
-        return f"{self.arms[at].model} {self.arms[at].modes}".strip()
+        return f"{self.variants[at].model} {self.variants[at].modes}".strip()
 
-    def _tell(self, what: str) -> None:
-        self._say(what, min(self._done / self._total, 1.0))
+    def _report(self, what: str) -> None:
+        self._on_progress(what, min(self._done / self._total, 1.0))
         self._done += 1

@@ -15,18 +15,22 @@ if TYPE_CHECKING:
     from workbench.compare.measurement import Measured
 
 
-def statements(arms: Sequence[Measured], equal_within: float) -> dict[tuple[str, str], Compared]:
+def pair_verdicts(
+    variants: Sequence[Measured], equal_within: float
+) -> dict[tuple[str, str], Compared]:
     """Return verdicts by (modes before, modes now), without variants that failed or had few rounds.
 
     Args:
-        arms: variants of one model.
+        variants: variants of one model.
         equal_within: relative difference of two speeds up to which they are a tie.
     """
     found: dict[tuple[str, str], Compared] = {}
     measured: dict[str, Measured] = {}
-    for arm in arms:
-        if arm.blocks and not arm.problem:
-            measured.setdefault(arm.modes, arm)  # of equal ones the first, like the baseline
+    for variant in variants:
+        if variant.blocks and not variant.problem:
+            measured.setdefault(
+                variant.modes, variant
+            )  # of equal ones the first, like the baseline
     for before, now in permutations(measured.values(), 2):
         change = against(now, before, equal_within)
         if change.rounds < FEWEST_ROUNDS:
@@ -40,5 +44,5 @@ def statements(arms: Sequence[Measured], equal_within: float) -> dict[tuple[str,
     return found
 
 
-def _spread(arm: Measured) -> Spread:
-    return spread([block.seconds for block in arm.blocks])
+def _spread(variant: Measured) -> Spread:
+    return spread([block.seconds for block in variant.blocks])

@@ -36,15 +36,17 @@ class About:
 
 def build_record(sessions: Sequence[Sequence[Measured]], about: About) -> CompareRecord:
     """Build the record; ``sessions`` has the variants of each model, the baseline first."""
-    arms = [arm for session in sessions for arm in session]
+    variants = [variant for session in sessions for variant in session]
     described = [
-        _arm(arm, session[0], about.equal_within) for session in sessions for arm in session
+        _variant(variant, session[0], about.equal_within)
+        for session in sessions
+        for variant in session
     ]
-    blocks = [(at, *block) for at, arm in enumerate(arms) for block in arm.blocks]
+    blocks = [(at, *block) for at, variant in enumerate(variants) for block in variant.blocks]
     losses = [
         (at, step, loss)
-        for at, arm in enumerate(arms)
-        for step, loss in enumerate(arm.losses, start=1)
+        for at, variant in enumerate(variants)
+        for step, loss in enumerate(variant.losses, start=1)
     ]
     return CompareRecord(
         title=about.title,
@@ -55,8 +57,8 @@ def build_record(sessions: Sequence[Sequence[Measured]], about: About) -> Compar
         rounds=about.rounds,
         cancelled=about.cancelled,
         equal_within=about.equal_within,
-        parity_samples=max((arm.parity_samples for arm in arms), default=0),
-        parity_on=next((arm.parity_on for arm in arms if arm.parity_on), ""),
+        parity_samples=max((variant.parity_samples for variant in variants), default=0),
+        parity_on=next((variant.parity_on for variant in variants if variant.parity_on), ""),
         notes=about.notes,
         arms=tuple(described),
         block_arm=np.array([row[0] for row in blocks], dtype=np.int32),
@@ -69,50 +71,50 @@ def build_record(sessions: Sequence[Sequence[Measured]], about: About) -> Compar
     )
 
 
-def _arm(arm: Measured, baseline: Measured, equal_within: float) -> ComparedArm:
-    times = [block.seconds for block in arm.blocks]
+def _variant(variant: Measured, baseline: Measured, equal_within: float) -> ComparedArm:
+    times = [block.seconds for block in variant.blocks]
     q1, median, q3 = (
         (float(q) for q in np.quantile(times, [0.25, 0.5, 0.75])) if times else (_NAN,) * 3
     )
-    change = against(arm, baseline, equal_within)
+    change = against(variant, baseline, equal_within)
     base = [block.seconds for block in baseline.blocks]
     return ComparedArm(
-        model=arm.model,
-        modes=arm.modes,
-        ranks=arm.ranks,
-        problem=arm.problem,
-        first_step_s=arm.first_s,
+        model=variant.model,
+        modes=variant.modes,
+        ranks=variant.ranks,
+        problem=variant.problem,
+        first_step_s=variant.first_s,
         step_s=median,
         step_q1_s=q1,
         step_q3_s=q3,
-        samples_per_s=_samples_per_step(arm) / median if times else _NAN,
-        speedup=1.0 if arm is baseline and times else change.ratio,
-        speedup_low=1.0 if arm is baseline and times else change.low,
-        speedup_high=1.0 if arm is baseline and times else change.high,
-        verdict="baseline" if arm is baseline else change.verdict,
+        samples_per_s=_samples_per_step(variant) / median if times else _NAN,
+        speedup=1.0 if variant is baseline and times else change.ratio,
+        speedup_low=1.0 if variant is baseline and times else change.low,
+        speedup_high=1.0 if variant is baseline and times else change.high,
+        verdict="baseline" if variant is baseline else change.verdict,
         break_even=break_even(
-            arm.first_s, median, baseline.first_s, float(np.median(base)) if base else _NAN
+            variant.first_s, median, baseline.first_s, float(np.median(base)) if base else _NAN
         )
         if times and base
         else _NAN,
-        peak_bytes=arm.peak_bytes,
-        operations=arm.operations,
-        graphs=arm.graphs,
-        breaks=arm.breaks,
-        delta_logit=arm.delta_logit,
-        agreement=arm.agreement,
-        delta_loss=_losses(arm.losses, baseline.losses),
-        notes=(*arm.notes, *_of_random_steps(arm, baseline)),
+        peak_bytes=variant.peak_bytes,
+        operations=variant.operations,
+        graphs=variant.graphs,
+        breaks=variant.breaks,
+        delta_logit=variant.delta_logit,
+        agreement=variant.agreement,
+        delta_loss=_losses(variant.losses, baseline.losses),
+        notes=(*variant.notes, *_of_random_steps(variant, baseline)),
     )
 
 
-def _samples_per_step(arm: Measured) -> float:
-    return arm.samples / sum(block.steps for block in arm.blocks)
+def _samples_per_step(variant: Measured) -> float:
+    return variant.samples / sum(block.steps for block in variant.blocks)
 
 
-def _of_random_steps(arm: Measured, baseline: Measured) -> tuple[str, ...]:
-    compiles = bool(arm.graphs > 0) != bool(baseline.graphs > 0)
-    if arm is baseline or not arm.is_random or not compiles:
+def _of_random_steps(variant: Measured, baseline: Measured) -> tuple[str, ...]:
+    compiles = bool(variant.graphs > 0) != bool(baseline.graphs > 0)
+    if variant is baseline or not variant.is_random or not compiles:
         return ()
     return ("draws random numbers (dropout) otherwise than the baseline, so losses differ by that",)
 

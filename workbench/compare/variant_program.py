@@ -54,7 +54,7 @@ _EPOCHS_WITHOUT_STEPS = 3
 when one batch too many is requested."""
 
 
-class Arm:
+class Variant:
     """The part of one variant in a comparison; every rank of it has one."""
 
     def __init__(self, folder: Folder) -> None:
@@ -65,8 +65,10 @@ class Arm:
         local = int(os.environ.get("LOCAL_RANK", "0"))
         training = unpack(folder.payload, local, as_there=True, seal=folder.seal)
         training.modeset = ModeSet.parse(job["modes"], training.device)
-        self._as_asked = ExitStack()
-        self._as_asked.enter_context(training.asked_from.entered())  # to the end of the process
+        self._kernel_settings = ExitStack()
+        self._kernel_settings.enter_context(
+            training.asked_from.entered()
+        )  # to the end of the process
         self._val, training.val = training.val, None  # no end of an epoch within what is timed
         self._train = training.cursor.source
         self.training: Training = training
@@ -286,7 +288,7 @@ def main(arguments: list[str]) -> int:
     try:
         if "WORLD_SIZE" in os.environ:
             join(_PATIENCE)
-        Arm(folder).serve()
+        Variant(folder).serve()
     except BaseException as error:  # noqa: BLE001 - a model may raise anything; it is reported
         write_fault(error, rank, folder)
         os._exit(1)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 COMPARED_STEPS = 20
 """Number of steps whose losses are compared, counted from the initial weights."""
-JOB = "arm.json"
+JOB = "variant.json"
 """Name of the file in a variant's folder that describes its job."""
 LOGITS = "logits.pt"
 """Name of the file in a variant's folder with what it computed for the validation data."""
@@ -32,11 +32,11 @@ _PATIENCE_S = 1800.0
 long."""
 
 
-class ArmError(RuntimeError):
+class VariantError(RuntimeError):
     """A variant's processes ended, or did not answer."""
 
 
-class ArmProcess:
+class VariantProcess:
     """Processes of a variant, started immediately; `begun` waits until they can be given orders.
 
     Args:
@@ -82,15 +82,15 @@ class ArmProcess:
         """Wait until it is ready.
 
         Raises:
-            ArmError: it ended instead; the message says why.
+            VariantError: it ended instead; the message says why.
         """
         self._answer("ready")
 
-    def ask(self, order: str, **arguments: int) -> Message:
+    def request(self, order: str, **arguments: int) -> Message:
         """Send an order and wait for its answer.
 
         Raises:
-            ArmError: it ended instead; the message says why.
+            VariantError: it ended instead; the message says why.
         """
         self._orders.write({"do": order, **arguments})
         return self._answer(order)
@@ -118,9 +118,9 @@ class ArmProcess:
                 if message["type"] == kind:
                     return message
             if status is not None:
-                raise ArmError(self._cause(status))
+                raise VariantError(self._cause(status))
             time.sleep(_POLL_S)
-        raise ArmError(f"no answer for {_PATIENCE_S / 60:g} minutes; it was ended")
+        raise VariantError(f"no answer for {_PATIENCE_S / 60:g} minutes; it was ended")
 
     def _cause(self, status: int) -> str:
         faults = self.folder.faults()

@@ -93,7 +93,7 @@ class Paired:
 
 def paired(
     baseline: Sequence[float],
-    arm: Sequence[float],
+    variant: Sequence[float],
     processes: Sequence[int] | None = None,
     equal_within: float = EQUAL_WITHIN,
 ) -> Paired:
@@ -101,15 +101,15 @@ def paired(
 
     Args:
         baseline: one time per round.
-        arm: times of the same rounds.
+        variant: times of the same rounds.
         processes: for every round, the index of the pair of processes that did it; None if all
             rounds were done by one pair.
         equal_within: relative difference up to which variants are considered equal.
     """
-    count = min(len(baseline), len(arm))
+    count = min(len(baseline), len(variant))
     if not count:
         return Paired(math.nan, math.nan, math.nan, 0)
-    logs = np.log(np.asarray(baseline[:count])) - np.log(np.asarray(arm[:count]))
+    logs = np.log(np.asarray(baseline[:count])) - np.log(np.asarray(variant[:count]))
     if count == 1:
         return Paired(math.exp(logs[0]), math.nan, math.nan, 1)
     pairs = np.zeros(count) if processes is None else np.asarray(processes[:count])

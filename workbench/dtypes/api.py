@@ -52,7 +52,7 @@ class DtypeRecording(DtypeView):
         ended = () if error is None else (f"The block ended with {type(error).__name__}: {error}",)
         models = ", ".join(type(model).__name__ for model in recorder.models)
         self._final = build_record(recorder, About(title=models or "this block", notes=ended))
-        recorder.let_go()
+        recorder.release()
         self._recorder = None
 
     def _finished(self) -> DtypeRecord:

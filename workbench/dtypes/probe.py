@@ -83,4 +83,4 @@ class DtypeProbe(StepProbe):
             )
             return build_record(recorder, about)
         finally:
-            recorder.let_go()
+            recorder.release()

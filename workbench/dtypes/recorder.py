@@ -116,7 +116,7 @@ class Recorder(TorchDispatchMode):
             if is_compiled(module)
         ]
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release every module."""
         self._paths.clear()
         self._parameters.clear()

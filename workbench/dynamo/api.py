@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, overload
 
-from workbench.dynamo.explain.explain import explain_step
+from workbench.dynamo.explain.explain_step import explain_step
 from workbench.dynamo.listen.experiment_compilations import (
     compilations_of,
     compilations_of_modes,
@@ -155,20 +155,20 @@ def compile_report(
 def _before_block(count: int) -> str:
     return (
         f"{counted(count, 'graph')} had been compiled by this process before this block began: "
-        "code that was compiled then is used again without a word; ask before it first runs."
+        "code that was compiled then is used again without a report; start before it first runs."
     )
 
 
 def _before(count: int) -> str:
     return (
         f"At least {counted(count, 'graph')} of its regions had been compiled before; they are "
-        "used again without a word."
+        "used again without a report."
     )
 
 
 _LATE = (
-    "Nobody listened before the first report was asked for, so what was compiled until then is not "
-    "in it; wb.Experiment listens from the start."
+    "Nothing was recorded before the first report was requested, so what was compiled until then "
+    "is not in it; wb.Experiment records from the start."
 )
 
 
@@ -179,8 +179,8 @@ _BY_RANKS = (
 
 
 _EARLIER = (
-    "Listening began when this report was first asked for: what was compiled before is not in it, "
-    "so ask before the first forward."
+    "Recording began when this report was first requested: what was compiled before is not in it, "
+    "so request it before the first forward."
 )
 
 

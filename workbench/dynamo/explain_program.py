@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from workbench.dynamo.api import compile_report
-from workbench.dynamo.explain.explain import BEGUN, ERROR, PAYLOAD, RECORD
+from workbench.dynamo.explain.explain_step import BEGUN, ERROR, PAYLOAD, RECORD
 from workbench.dynamo.listen.recorder import recorder
 from workbench.experiment.data.data import split, to_device
 from workbench.experiment.loop.step import call
@@ -33,14 +33,14 @@ _ORPHANED = 75
 def main(arguments: list[str]) -> int:
     """Explain the step in a folder; returns the exit status."""
     folder = Path(arguments[0])
-    watching = threading.Thread(target=_tell, args=(folder / BEGUN, parent()), daemon=True)
+    watching = threading.Thread(target=_report, args=(folder / BEGUN, parent()), daemon=True)
     watching.start()
     try:
         explain(folder)
     except Exception as error:  # noqa: BLE001 - a model may raise anything; it is reported
         traceback.print_exc()
-        told = {"type": type(error).__name__, "message": str(error)}
-        (folder / ERROR).write_text(json.dumps(told), encoding="utf-8")
+        reported = {"type": type(error).__name__, "message": str(error)}
+        (folder / ERROR).write_text(json.dumps(reported), encoding="utf-8")
         return 1
     return 0
 
@@ -63,13 +63,13 @@ def explain(folder: Path) -> None:
     report.save(folder / RECORD)
 
 
-def _tell(path: Path, starter: int) -> None:
+def _report(path: Path, starter: int) -> None:
     """Write how many compilations have begun while ``starter`` is alive, and end with it."""
-    told = 0
+    reported = 0
     while not is_orphaned(starter):
-        if (count := recorder().count) > told:
-            told = count
-            path.write_text(str(told), encoding="ascii")
+        if (count := recorder().count) > reported:
+            reported = count
+            path.write_text(str(reported), encoding="ascii")
         time.sleep(_LOOK_S)
     os._exit(_ORPHANED)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from workbench.gradient_flow.strip import Strip, strip_of
+from workbench.gradient_flow.heat_map import HeatMap, heat_map_of
 from workbench.trust import printable
 
 if TYPE_CHECKING:
@@ -33,26 +33,26 @@ def flow_figure(record: GradientFlow, *, dpi: int = 110) -> Figure:
     """Draw ``record`` on a new figure, in a light theme on white."""
     from matplotlib.figure import Figure
 
-    strip = strip_of(record, _MAX_CELLS)
+    heat_map = heat_map_of(record, _MAX_CELLS)
     height = 0.21 * max(len(record.rows), 3) + 1.35
     figure = Figure(figsize=(_WIDTH_IN, height), dpi=dpi, facecolor="white", layout="constrained")
     axes = figure.add_subplot()
     axes.set_title(_title(record), fontsize=10, loc="left", parse_math=False)
     axes.set_facecolor("white")
-    if not strip.norm.size:
+    if not heat_map.norm.size:
         axes.text(0.5, 0.5, "no step was sampled yet", ha="center", transform=axes.transAxes)
         axes.set_axis_off()
         return figure
-    image = _cells(axes, strip)
-    _gaps(axes, strip)
-    _signs(axes, strip)
-    _axes(axes, record, strip)
-    _legend(figure.colorbar(image, ax=axes, pad=0.01, aspect=12, shrink=0.9), strip)
+    image = _cells(axes, heat_map)
+    _gaps(axes, heat_map)
+    _signs(axes, heat_map)
+    _axes(axes, record, heat_map)
+    _legend(figure.colorbar(image, ax=axes, pad=0.01, aspect=12, shrink=0.9), heat_map)
     return figure
 
 
-def _legend(bar: Any, strip: Strip) -> None:
-    low, high = strip.limits
+def _legend(bar: Any, heat_map: HeatMap) -> None:
+    low, high = heat_map.limits
     ticks = [low, (low * high) ** 0.5, high] if high > low else [low]
     bar.set_ticks(ticks, labels=[f"{tick:.3g}" for tick in ticks])
     bar.minorticks_off()
@@ -65,22 +65,22 @@ def _title(record: GradientFlow) -> str:
     return f"{' '.join(record.title.split())[:80]}: L2 norm of a module's gradients, {steps}"
 
 
-def _cells(axes: Axes, strip: Strip) -> Any:
+def _cells(axes: Axes, heat_map: HeatMap) -> Any:
     from matplotlib.colors import ListedColormap, LogNorm
 
-    low, high = strip.limits
+    low, high = heat_map.limits
     colours = ListedColormap([f"#{colour}" for colour in _SCALE.split()])
-    shown = np.ma.masked_where(~(np.isfinite(strip.norm) & (strip.norm > 0)), strip.norm)
+    shown = np.ma.masked_where(~(np.isfinite(heat_map.norm) & (heat_map.norm > 0)), heat_map.norm)
     norm = LogNorm(low, high if high > low else low * 1.01)
     return axes.imshow(shown, cmap=colours, norm=norm, aspect="auto", interpolation="nearest")
 
 
-def _gaps(axes: Axes, strip: Strip) -> None:
+def _gaps(axes: Axes, heat_map: HeatMap) -> None:
     """Hatch each cell from below by the share of its steps at which the module got no gradient."""
     from matplotlib.collections import PolyCollection
 
     boxes: list[list[tuple[float, float]]] = []
-    for row, shares in enumerate(strip.missing):
+    for row, shares in enumerate(heat_map.missing):
         edges = np.flatnonzero(np.diff(shares, prepend=np.nan, append=np.nan) != 0)
         for start, end in pairwise(edges):
             if shares[start] > 0:
@@ -95,13 +95,13 @@ def _gaps(axes: Axes, strip: Strip) -> None:
         )
 
 
-def _signs(axes: Axes, strip: Strip) -> None:
+def _signs(axes: Axes, heat_map: HeatMap) -> None:
     """Mark non-finite gradients with a cross, and gradients that were all zero with a small 0."""
     # one line of markers per kind: one artist per marker would take seconds where there are many
-    rows, columns = np.nonzero(np.isposinf(strip.norm))
+    rows, columns = np.nonzero(np.isposinf(heat_map.norm))
     axes.plot(columns, rows, "X", color=_BAD, markersize=7, markeredgecolor="white")
-    if strip.norm.shape[1] <= 80:
-        rows, columns = np.nonzero(strip.norm == 0)
+    if heat_map.norm.shape[1] <= 80:
+        rows, columns = np.nonzero(heat_map.norm == 0)
         axes.plot(columns, rows, linestyle="none", marker=_zero(), color="0.4", mew=0, ms=5)
 
 
@@ -115,10 +115,10 @@ def _zero() -> Path:
     return Path(np.asarray(text.vertices) - np.add(box.min, box.max) / 2, text.codes)
 
 
-def _axes(axes: Axes, record: GradientFlow, strip: Strip) -> None:
-    count = strip.norm.shape[1]
+def _axes(axes: Axes, record: GradientFlow, heat_map: HeatMap) -> None:
+    count = heat_map.norm.shape[1]
     ticks = np.unique(np.linspace(0, count - 1, min(count, 9)).round().astype(int))
-    axes.set_xticks(ticks, [f"{strip.first_step[at]:,}" for at in ticks], fontsize=8)
+    axes.set_xticks(ticks, [f"{heat_map.first_step[at]:,}" for at in ticks], fontsize=8)
     labels = [_short(row.label) for row in record.rows]
     axes.set_yticks(range(len(labels)), labels, fontsize=8, parse_math=False)
     axes.set_xlim(-0.5, count - 0.5)
@@ -126,10 +126,10 @@ def _axes(axes: Axes, record: GradientFlow, strip: Strip) -> None:
     axes.tick_params(length=2)
     for side in axes.spines.values():
         side.set_visible(False)
-    said = ["step; hatched: no gradient, the module did not run"]
-    if np.isposinf(strip.norm).any():
-        said.append("✕: not finite")
-    axes.set_xlabel("; ".join(said), fontsize=8)
+    parts = ["step; hatched: no gradient, the module did not run"]
+    if np.isposinf(heat_map.norm).any():
+        parts.append("✕: not finite")
+    axes.set_xlabel("; ".join(parts), fontsize=8)
 
 
 def _short(label: str) -> str:

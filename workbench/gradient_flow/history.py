@@ -12,7 +12,7 @@ from array import array
 import numpy as np
 import numpy.typing as npt
 
-from workbench.gradient_flow.rows import MAX_ROWS, Rows
+from workbench.gradient_flow.module_rows import MAX_ROWS, Rows
 from workbench.records import NOT_MEASURED, FlowRow
 
 CAPACITY = 4096

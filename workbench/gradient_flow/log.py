@@ -23,7 +23,7 @@ import numpy.typing as npt
 import torch
 
 from workbench.gradient_flow.history import FlowHistory
-from workbench.gradient_flow.rows import Rows, choose_rows
+from workbench.gradient_flow.module_rows import Rows, choose_rows
 from workbench.records import GradientFlow
 from workbench.torch_private.kernels import norms_of
 from workbench.trust import error_message

@@ -69,7 +69,7 @@ class GradientFlowView:
         return target
 
     def figure(self) -> Figure:
-        """The strip as a matplotlib figure."""
+        """The heat map as a matplotlib figure."""
         return flow_figure(self.record)
 
     def __str__(self) -> str:

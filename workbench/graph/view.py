@@ -158,6 +158,6 @@ class GraphView:
 
 
 def _on_message(widget: Any, content: Any) -> None:
-    """Send the strip below the graph when the widget requests it; most graphs do not need it."""
+    """Send the heat map below the graph when the widget requests it; most graphs do not need it."""
     if isinstance(content, dict) and content.get("type") == "module":
         send_bundle(widget, str(content.get("name")), {"flow"})

@@ -146,7 +146,7 @@ class TracedGraph(GraphView):
                 self._fault = _FROM_EDGES
             return
         if self._is_final or (backward.is_grad and self.has_record):
-            self._trace.let_go()
+            self._trace.release()
             return
         try:
             self._take(self._model, self._trace, backward)

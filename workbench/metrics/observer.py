@@ -1,7 +1,7 @@
 """Transfer of an experiment's metrics to TensorBoard.
 
 All scalars arrive through the `ScalarLog` as they are flushed, on the pulse thread. Events add what
-is not a scalar: a text that says what runs, its hyper-parameters, each change of modes, and per
+is not a scalar: a text about what runs, its hyper-parameters, each change of modes, and per
 epoch a confusion matrix and a picture of the gradient flow. Events arrive on the training thread,
 so only plain values are read there; texts are made on the writer thread, pictures on a thread of
 their own.
@@ -27,8 +27,8 @@ from workbench.experiment.report.events import (
     StatusChanged,
 )
 from workbench.gradient_flow.log import flow_source
-from workbench.metrics.confusion import accuracy_title, draw_confusion
-from workbench.metrics.flow import draw_flow
+from workbench.metrics.confusion_picture import accuracy_title, draw_confusion
+from workbench.metrics.gradient_flow_picture import draw_flow
 from workbench.metrics.pictures import Pictures
 from workbench.metrics.writer import EventWriter
 
@@ -54,7 +54,7 @@ class TensorBoardObserver:
     def __init__(self, experiment: Experiment) -> None:
         self._experiment = weakref.ref(experiment)
         self.writer = EventWriter(
-            Path(experiment.path), on_drop=self._tell_dropped, on_removed=self._tell_removed
+            Path(experiment.path), on_drop=self._report_dropped, on_removed=self._report_removed
         )
         self._confusion = Pictures(self.writer, "val/confusion_matrix")
         self._flow = Pictures(self.writer, "train/gradient_flow")
@@ -116,35 +116,42 @@ class TensorBoardObserver:
         experiment = self._experiment()
         if experiment is None:
             return
-        from workbench.metrics import describe
+        from workbench.metrics import run_description
 
-        rows = describe.run_rows(experiment)
-        self.writer.summary(step, lambda: describe.text_summary("run", describe.table(rows)))
+        rows = run_description.run_rows(experiment)
+        self.writer.summary(
+            step, lambda: run_description.text_summary("run", run_description.table(rows))
+        )
         if self._described:
             return
         self._described = True
-        parameters = describe.hyper_parameters(experiment)
+        parameters = run_description.hyper_parameters(experiment)
         for part in range(3):
-            self.writer.summary(0, lambda part=part: describe.hparams_summaries(parameters)[part])
+            self.writer.summary(
+                0, lambda part=part: run_description.hparams_summaries(parameters)[part]
+            )
 
     def _text(self, tag: str, step: int, line: str) -> None:
-        from workbench.metrics import describe
+        from workbench.metrics import run_description
 
         self.writer.summary(
-            step, lambda: describe.text_summary(tag, describe.table([(f"step {step:,}", line)]))
+            step,
+            lambda: run_description.text_summary(
+                tag, run_description.table([(f"step {step:,}", line)])
+            ),
         )
 
-    def _tell_dropped(self, dropped: int) -> None:
+    def _report_dropped(self, dropped: int) -> None:
         experiment = self._experiment()
         if experiment is not None:
             experiment.dropped_points = dropped
 
-    def _tell_removed(self) -> None:
+    def _report_removed(self) -> None:
         experiment = self._experiment()
         if experiment is not None:
             note = (
                 f"files of this run were removed from {self.writer.folder} while it was open: "
-                "TensorBoard has nothing of before; run.metrics has all"
+                "TensorBoard shows nothing from before; run.metrics has everything"
             )
             if note not in experiment.notes:
                 experiment.notes.append(note)

@@ -50,7 +50,7 @@ class Pictures:
         self._writer.picture(step, lambda: self._drawn(draw))
 
     def _drawn(self, draw: Draw) -> Any:
-        from workbench.metrics.protos import image_summary
+        from workbench.metrics.tensorboard_messages import image_summary
 
         start = time.monotonic()
         try:

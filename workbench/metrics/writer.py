@@ -24,9 +24,9 @@ from typing import Any
 
 from workbench.experiment.loop.scalars import Series
 from workbench.experiment.runtime import at_exit
-from workbench.metrics.encoding import encode_series, merged
-from workbench.metrics.eventfile import EventFile
-from workbench.metrics.protos import record, summary_event
+from workbench.metrics.event_file import EventFile
+from workbench.metrics.scalar_encoding import encode_series, merged
+from workbench.metrics.tensorboard_messages import record, summary_event
 from workbench.processes import interrupts_deferred
 
 log = logging.getLogger("workbench")
@@ -224,7 +224,7 @@ class EventWriter:
                 self._items.append((count, content))
                 self._waiting += count
                 self._ensure_thread()
-                if len(self._items) == 1 or self._in_a_hurry():  # else it has been notified already
+                if len(self._items) == 1 or self._is_urgent():  # else it has been notified already
                     self._changed.notify_all()
         if not fits:
             self._drop(count)
@@ -274,10 +274,10 @@ class EventWriter:
             if not self._items:
                 return None
             if not callable(self._items[0][1]):
-                self._changed.wait_for(self._in_a_hurry, self._scalars_due - time.monotonic())
+                self._changed.wait_for(self._is_urgent, self._scalars_due - time.monotonic())
             return self._next() if self._items else None
 
-    def _in_a_hurry(self) -> bool:
+    def _is_urgent(self) -> bool:
         """Whether a caller waits for what is queued, or the queue may soon be full."""
         return self._finishing or self._flushing > 0 or self._waiting > self._capacity // 2
 
@@ -313,13 +313,13 @@ class EventWriter:
                     return
                 if not self._finishing:
                     refused_since = time.monotonic()
-                hopeless = self._finishing and time.monotonic() - refused_since > _GIVE_UP_S
-                lost = self._waiting if hopeless else 0
-                if hopeless:
+                given_up = self._finishing and time.monotonic() - refused_since > _GIVE_UP_S
+                lost = self._waiting if given_up else 0
+                if given_up:
                     self._waiting = 0
                     self._items.clear()
                     self._changed.notify_all()
-            if hopeless:
+            if given_up:
                 self._drop(lost)
                 return
         with self._changed:
@@ -375,11 +375,11 @@ def _forget_all() -> None:
     _open_writers.clear()
 
 
-def _write_what_waits() -> None:
+def _write_pending() -> None:
     for writer in list(_open_writers):
         writer.flush_points(_AT_ONCE_S)
 
 
-at_exit.register_for_interrupts(_write_what_waits)
+at_exit.register_for_interrupts(_write_pending)
 at_exit.register(at_exit.Phase.WRITERS, _close_all)
 at_exit.register_for_forks(_forget_all)

@@ -19,7 +19,7 @@ from workbench.experiment import Experiment, RunError
 from workbench.experiment.loop import measures
 from workbench.gradient_flow.log import gradient_flow
 from workbench.graph import GraphProbe
-from workbench.metrics.flow import draw_flow
+from workbench.metrics.gradient_flow_picture import draw_flow
 from workbench.records import GradientFlow, GraphRecord
 
 

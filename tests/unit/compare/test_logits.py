@@ -1,4 +1,4 @@
-"""Which answers of two arms are the same, whatever the shape of their logits."""
+"""Which answers of two variants are the same, whatever the shape of their logits."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_only_so_much_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert rows(torch.randn(50, 8), torch.zeros(50), tmp_path, samples=3).shape == (3, 8)
 
 
-def test_what_is_not_finite_is_told() -> None:
+def test_what_is_not_finite_is_reported() -> None:
     ours = torch.tensor([[1.0, math.nan], [0.0, 1.0]])
     assert math.isnan(compare_answers(ours, torch.ones(2, 2))[0])
     with pytest.raises(ValueError, match=r"\[2, 2\] against \[3, 2\]"):

@@ -1,7 +1,7 @@
 """How long a comparison goes on: fresh pairs of processes until there is a verdict.
 
-No process is started here: an arm answers with drawn times (`tests/integration/test_compare.py` has
-the real ones).
+No process is started here: a variant answers with drawn times
+(`tests/integration/test_compare.py` has the real ones).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import pytest
 
 from workbench.compare import measurement
 from workbench.compare.measurement import _MOST_PROCESSES, Plan, Session, against
-from workbench.compare.variants import ArmError
+from workbench.compare.variants import VariantError
 from workbench.modes import ModeSet
 from workbench.parallel.exchange.files import Folder
 
 
-class DrawnArm:
-    """One process of an arm: a step takes 10 ms times ``factor``, and ``noise`` as a log ratio."""
+class DrawnVariant:
+    """One process of a variant: a step takes 10 ms times ``factor``; ``noise`` is a log ratio."""
 
     ranks = 1
     is_over = True
@@ -33,8 +33,8 @@ class DrawnArm:
     def begun(self) -> None:
         """It is there at once."""
 
-    def ask(self, order: str, **arguments: int) -> dict[str, Any]:
-        """What an arm's worker answers."""
+    def request(self, order: str, **arguments: int) -> dict[str, Any]:
+        """What a variant's worker answers."""
         answers: dict[str, dict[str, Any]] = {
             "first": {"seconds": 1.0, "is_random": False, "graphs": 0, "breaks": 0},
             "steps": {
@@ -44,12 +44,12 @@ class DrawnArm:
                 "losses": [],
             },
             "profile": {"operations": 1, "peak_bytes": 0.0, "notes": ["compiled no more"]},
-            "parity": {"samples": 0, "on": "", "problem": "not asked"},
+            "parity": {"samples": 0, "on": "", "problem": "not requested"},
         }
         return answers[order]
 
     def leave(self) -> None:
-        """Nothing is there to be told."""
+        """There is nothing to notify."""
 
     def end(self) -> None:
         """Nothing is there to be ended."""
@@ -65,7 +65,7 @@ def measured(
     equal_within: float = 0.03,
     refuses: int = 1_000,
 ) -> Session:
-    """A session of as many arms; after ``refuses`` processes none starts any more."""
+    """A session of as many variants; after ``refuses`` processes none starts any more."""
     rng = np.random.default_rng(0)
     started = 0
 
@@ -74,14 +74,14 @@ def measured(
         started += 1
         session._processes[at] = session._processes.get(at, -1) + 1
         own = factors[at] * math.exp(rng.normal(0, processes / math.sqrt(2)))
-        arm = DrawnArm(own, lambda: rng.normal(0, rounds / math.sqrt(2)))
+        variant = DrawnVariant(own, lambda: rng.normal(0, rounds / math.sqrt(2)))
         if started > refuses:
 
             def refused() -> None:
-                raise ArmError("no room")
+                raise VariantError("no room")
 
-            arm.begun = refused
-        session._running[at] = arm  # pyright: ignore[reportArgumentType] - it answers as one
+            variant.begun = refused
+        session._running[at] = variant  # pyright: ignore[reportArgumentType] - it answers as one
 
     monkeypatch.setattr(Session, "_launch", launch)
     modes = [(ModeSet.parse("fp32", "cpu"), "") for _ in factors]
@@ -92,23 +92,23 @@ def measured(
 
 
 def found(session: Session, at: int = 1, equal_within: float = 0.03) -> tuple[str, int]:
-    """The verdict on an arm, and how many processes it took."""
-    arm = session.arms[at]
-    verdict = against(arm, session.arms[0], equal_within).verdict
-    return verdict, max(block.process for block in arm.blocks) + 1
+    """The verdict on a variant, and how many processes it took."""
+    variant = session.variants[at]
+    verdict = against(variant, session.variants[0], equal_within).verdict
+    return verdict, max(block.process for block in variant.blocks) + 1
 
 
-def test_equal_arms_are_measured_until_they_are_a_tie(
+def test_equal_variants_are_measured_until_they_are_a_tie(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     session = measured(monkeypatch, tmp_path, factors=(1.0, 1.0))
     verdict, processes = found(session)
     assert verdict == "tie"
     assert 5 <= processes < _MOST_PROCESSES
-    fresh = [block.round for block in session.arms[1].blocks if block.process == 1]
+    fresh = [block.round for block in session.variants[1].blocks if block.process == 1]
     assert fresh == list(range(15, 20)), "five rounds are enough where they are quiet"
-    assert session.rounds == 15, "that all arms did"
-    assert "compiled no more" in session.arms[1].notes
+    assert session.rounds == 15, "that all variants did"
+    assert "compiled no more" in session.variants[1].notes
 
 
 def test_five_per_cent_are_found_and_a_factor_needs_no_second_process(
@@ -126,7 +126,7 @@ def test_noisy_rounds_are_made_up_for_by_more_of_them_and_it_ends(
 ) -> None:
     session = measured(monkeypatch, tmp_path, factors=(1.0, 1.0), rounds=0.6)
     assert found(session) == ("unclear", _MOST_PROCESSES)
-    fresh = [block.round for block in session.arms[1].blocks if block.process == 1]
+    fresh = [block.round for block in session.variants[1].blocks if block.process == 1]
     assert len(fresh) == 15
 
 
@@ -144,12 +144,14 @@ def test_no_time_left_ends_it_as_it_stands(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 @pytest.mark.parametrize("refuses", [2, 3])
-def test_an_arm_that_cannot_be_started_again_keeps_what_it_has(
+def test_a_variant_that_cannot_be_started_again_keeps_what_it_has(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, refuses: int
 ) -> None:
-    """Be it the baseline (the third to start) or the arm."""
+    """Be it the baseline (the third to start) or the variant."""
     session = measured(monkeypatch, tmp_path, factors=(1.0, 1.0), refuses=refuses)
     assert found(session) == ("unclear", 1)
-    notes = [note for arm in session.arms for note in arm.notes if "started again" in note]
+    notes = [
+        note for variant in session.variants for note in variant.notes if "started again" in note
+    ]
     assert all("no room" in note for note in notes)
     assert len(notes) == (2 if refuses == 2 else 1)

@@ -154,5 +154,5 @@ def test_the_buckets_of_ddp_are_counted(one_rank: None) -> None:
     for _ in range(3):
         step()
     most, _ = profiled_on_cpu(step, seen, optimizer=optimizer)
-    # the gradient lies in the bucket, and is made beside it before it is copied there
+    # the gradient is in the bucket; it is made outside of it and then copied there
     assert most / (4 * MIB) == pytest.approx(3, abs=0.05)

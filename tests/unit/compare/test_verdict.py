@@ -27,11 +27,11 @@ BOUND = math.log1p(EQUAL_WITHIN)
 
 @dataclass(frozen=True)
 class Machine:
-    """What two arms are measured on.
+    """What two variants are measured on.
 
     Args:
         processes: standard deviation of the log ratio of two processes that do the very same; drawn
-            from Student's t of 5 degrees of freedom, so now and then one lies far off.
+            from Student's t of 5 degrees of freedom, so now and then one is far off.
         rounds: that of a round, around what its processes give.
         correlation: of a round's noise with that of the round before.
         outliers: share of rounds that something else disturbs, by half and more.
@@ -107,7 +107,7 @@ def test_what_others_do_to_a_pair_of_processes_is_no_difference(machine: Machine
         (BUSY, 0.65, 0.05, 24),
     ],
 )
-def test_equal_arms_are_a_tie_and_hardly_ever_different(
+def test_equal_variants_are_a_tie_and_hardly_ever_different(
     machine: Machine, ties: float, wrong: float, pairs: int
 ) -> None:
     found, took = verdicts(machine, 0.0, TRIALS)
@@ -126,7 +126,7 @@ def test_five_per_cent_are_found_and_never_a_tie(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("machine", [LARGE_MODEL, QUIET, WORST, BUSY])
-def test_arms_that_differ_by_the_bound_are_rarely_a_tie(machine: Machine) -> None:
+def test_variants_that_differ_by_the_bound_are_rarely_a_tie(machine: Machine) -> None:
     found, _ = verdicts(machine, BOUND, TRIALS)
     assert found["tie"] <= 0.12, "the tests allow 5 %, and so few trials show up to 12"
     assert found["slower"] <= 0.02
@@ -169,7 +169,7 @@ def test_what_one_pair_of_processes_is_certain_of_may_be_that_pair_s() -> None:
     assert paired(base, base, [at // 6 for at in range(30)]).verdict == "tie"
 
 
-def test_the_bound_is_what_was_asked_for() -> None:
+def test_the_bound_is_the_requested_one() -> None:
     base = np.ones(30)
     fifths = [at // 6 for at in range(30)]
     assert paired(base, base * 1.04, fifths).verdict == "unclear", "too few to know"
@@ -204,13 +204,13 @@ def test_a_constant_ratio_is_found_exactly(base: list[float], factor: float) -> 
         assert change.verdict in ("unclear", "faster", "slower")
 
 
-@given(base=TIMES, arm=TIMES)
-def test_it_is_the_same_seen_from_the_other_side(base: list[float], arm: list[float]) -> None:
-    there, back = paired(base, arm), paired(arm, base)
+@given(base=TIMES, variant=TIMES)
+def test_it_is_the_same_seen_from_the_other_side(base: list[float], variant: list[float]) -> None:
+    there, back = paired(base, variant), paired(variant, base)
     assert there.ratio == pytest.approx(1 / back.ratio)
     assert there.low == pytest.approx(1 / back.high)
     assert there.low <= there.ratio <= there.high
-    assert there.rounds == min(len(base), len(arm))
+    assert there.rounds == min(len(base), len(variant))
     assert {there.verdict, back.verdict} in ({"tie"}, {"unclear"}, {"faster", "slower"})
 
 

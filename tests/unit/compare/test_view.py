@@ -30,19 +30,19 @@ def test_the_verdict_comes_first_and_says_what_it_costs(view: ComparisonView) ->
     text = str(view).splitlines()
     assert text[2] == repr(view)
     assert "ddp:64: no room" in str(view)
-    assert "Cancelled after 2 rounds on cpu, 2 CPU threads an arm" in str(view)
+    assert "Cancelled after 2 rounds on cpu, 2 CPU threads per variant" in str(view)
     cells = next(line for line in text[3:] if line.strip().startswith("compile"))
     assert "2.0× faster (1.90 .. 2.10)" in cells
     assert "3, 1 break" in cells
     assert "2e-6" in cells
 
 
-def test_a_rival_that_cannot_be_told_apart_is_named() -> None:
+def test_a_rival_that_cannot_be_distinguished_is_named() -> None:
     record = compare_record()
     base, fast, _ = record.arms
     rival = dataclasses.replace(fast, modes="bf16", speedup=1.95, agreement=0.98)
     both = dataclasses.replace(record, arms=(base, fast, rival))
-    assert verdict(both, "").endswith("; bf16 cannot be told apart from it")
+    assert verdict(both, "").endswith("; bf16 cannot be distinguished from it")
     ties = dataclasses.replace(
         record, arms=(base, dataclasses.replace(fast, verdict="tie", speedup=1.0))
     )
@@ -103,7 +103,7 @@ def test_a_widget_carries_every_so_many_rounds_and_steps(
     assert len(long.loss_step) == 100
 
 
-def test_progress_is_told_to_the_extension_and_to_every_other_front_end() -> None:
+def test_progress_is_sent_to_the_extension_and_to_every_other_front_end() -> None:
     shown: list[dict[str, Any]] = []
 
     class Handle:
@@ -114,9 +114,9 @@ def test_progress_is_told_to_the_extension_and_to_every_other_front_end() -> Non
     bar = Bar(lambda bundle, **_: shown.append(bundle) or Handle())
     bar("round 3 of 15: <bf16>", 0.25)
     bar.close()
-    told = shown[1][PROGRESS_MIME]
-    assert (told["what"], told["share"]) == ("round 3 of 15: <bf16>", 0.25)
-    assert 0 <= told["elapsed"] < 60
+    sent = shown[1][PROGRESS_MIME]
+    assert (sent["what"], sent["share"]) == ("round 3 of 15: <bf16>", 0.25)
+    assert 0 <= sent["elapsed"] < 60
     assert "&lt;bf16&gt;" in shown[1]["text/html"]
     assert "Interrupt the kernel" in shown[1]["text/html"]
     assert shown[2] == {"text/plain": "", "text/html": ""}
@@ -124,7 +124,9 @@ def test_progress_is_told_to_the_extension_and_to_every_other_front_end() -> Non
 
 def test_the_figure_has_a_row_for_each_model(view: ComparisonView) -> None:
     record = view.record
-    two = tuple(dataclasses.replace(arm, model=name) for name in ("a", "b") for arm in record.arms)
+    two = tuple(
+        dataclasses.replace(variant, model=name) for name in ("a", "b") for variant in record.arms
+    )
     both = dataclasses.replace(record, arms=two)
     figure = ComparisonView(both).figure()
     assert len(figure.axes) == 4

@@ -179,7 +179,7 @@ def test_the_inside_of_compiled_code_is_unknown_and_said_so() -> None:
     assert "compiled regions, types unknown" in str(view)
 
 
-def test_a_cast_a_view_and_a_number_are_told_apart() -> None:
+def test_a_cast_a_view_and_a_number_are_distinguished() -> None:
     wide, narrow = torch.ones(4, 4), torch.ones(4, 4, dtype=torch.bfloat16)
     cast = types_of(ATEN._to_copy.default, (wide,), {}, narrow)
     assert cast is not None
@@ -242,7 +242,7 @@ class Attends(nn.Module):
         return F.scaled_dot_product_attention(q, q, q)
 
 
-def test_fused_attention_multiplies_what_it_is_asked_with() -> None:
+def test_fused_attention_multiplies_the_inputs_that_it_gets() -> None:
     """The sums of its rows, in float32, are kept for backward and multiply nothing."""
     model, q = Attends(), torch.randn(2, 2, 8, 16, dtype=torch.bfloat16, requires_grad=True)
     with wb.dtypes(model) as view:

@@ -1,4 +1,4 @@
-"""A report that was asked for late says so: what was compiled before is nothing it could see."""
+"""A report that was requested late says so: what was compiled before is not in it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def prepared() -> tuple[workbench.Modes, nn.Module]:
 
 
 @needs_toolchain
-def test_modes_asked_for_after_three_regions_ran() -> None:
+def test_modes_requested_after_three_regions_ran() -> None:
     modes, model = prepared()
     model(torch.ones(2, 4)).sum().backward()
     report = compile_report(modes)
@@ -56,7 +56,7 @@ def test_modes_asked_for_after_three_regions_ran() -> None:
 
 
 @needs_toolchain
-def test_modes_asked_for_in_time_have_compiled_nothing_yet() -> None:
+def test_modes_requested_in_time_have_compiled_nothing_yet() -> None:
     modes, model = prepared()
     report = compile_report(modes)
     assert "Nothing was compiled." in str(report)
@@ -95,7 +95,7 @@ def test_a_block_in_which_nothing_is_compiled_in_a_process_that_never_did() -> N
 
 
 @needs_toolchain
-def test_an_experiment_that_nobody_listened_to(tmp_path: Path) -> None:
+def test_an_experiment_that_was_not_recorded(tmp_path: Path) -> None:
     data = torch.randn(16, 4), torch.arange(16) % 7
     exp = Experiment(
         three_blocks(), data, batch_size=8, runs=tmp_path, device="cpu", modes="compile"

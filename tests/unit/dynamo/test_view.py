@@ -107,7 +107,7 @@ class Sent:
         self.messages.append(content)
 
 
-def test_long_code_stays_in_the_kernel_until_it_is_asked_for() -> None:
+def test_long_code_stays_in_the_kernel_until_it_is_requested() -> None:
     record = compile_record()
     assert carried(record) is record
     code = "x" * 2_000_000

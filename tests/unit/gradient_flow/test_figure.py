@@ -13,7 +13,7 @@ from matplotlib.mathtext import MathTextParser
 
 from tests.unit.records.support import gradient_flow
 from workbench.gradient_flow.figure import flow_figure
-from workbench.metrics.confusion import draw_confusion
+from workbench.metrics.confusion_picture import draw_confusion
 
 
 def test_no_picture_needs_the_parser_that_all_threads_share(

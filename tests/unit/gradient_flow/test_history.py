@@ -6,7 +6,7 @@ import numpy as np
 from torch import nn
 
 from workbench.gradient_flow.history import CAPACITY, FlowHistory
-from workbench.gradient_flow.rows import Rows, choose_rows
+from workbench.gradient_flow.module_rows import Rows, choose_rows
 
 
 def rows_of(*names: str) -> Rows:

@@ -140,7 +140,7 @@ def test_a_refused_step_shows_which_gradients_were_not_finite(tmp_path: Path) ->
     exp.close()
 
 
-def test_frozen_modules_are_left_out_and_come_in_when_they_are_thawed(tmp_path: Path) -> None:
+def test_frozen_modules_are_left_out_and_come_in_when_they_are_unfrozen(tmp_path: Path) -> None:
     model = EarlyExit()
     model.body.requires_grad_(False)
     exp = experiment(tmp_path, model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))

@@ -16,7 +16,7 @@ from tests.unit.records.support import flow_of as flow
 from tests.unit.records.support import gradient_flow as sample
 from workbench import display
 from workbench.experiment import Experiment
-from workbench.gradient_flow.strip import strip_of
+from workbench.gradient_flow.heat_map import heat_map_of
 from workbench.gradient_flow.svg import flow_svg
 from workbench.gradient_flow.view import GradientFlowView, gradient_flow
 from workbench.records import GradientFlow, read_record
@@ -25,12 +25,12 @@ NAN, INF = math.nan, math.inf
 
 
 def test_cells_hold_the_largest_norm_and_the_share_without_one() -> None:
-    strip = strip_of(flow([[1, 2, 4, 8], [0.5, NAN, 0, INF], [-1, -1, 3, 3]]), 2)
-    np.testing.assert_array_equal(strip.norm, [[2, 8], [0.5, INF], [NAN, 3]])
-    np.testing.assert_array_equal(strip.missing, [[0, 0], [0.5, 0], [NAN, 0]])
-    assert (strip.first_step.tolist(), strip.last_step.tolist()) == ([1, 3], [2, 4])
-    assert strip.limits == (0.5, 8)
-    assert strip.levels().tolist() == [[4, 8], [0, -1], [-1, 5]]
+    heat_map = heat_map_of(flow([[1, 2, 4, 8], [0.5, NAN, 0, INF], [-1, -1, 3, 3]]), 2)
+    np.testing.assert_array_equal(heat_map.norm, [[2, 8], [0.5, INF], [NAN, 3]])
+    np.testing.assert_array_equal(heat_map.missing, [[0, 0], [0.5, 0], [NAN, 0]])
+    assert (heat_map.first_step.tolist(), heat_map.last_step.tolist()) == ([1, 3], [2, 4])
+    assert heat_map.limits == (0.5, 8)
+    assert heat_map.levels().tolist() == [[4, 8], [0, -1], [-1, 5]]
 
 
 def test_the_text_is_a_table_of_the_modules() -> None:
@@ -46,7 +46,7 @@ def test_the_text_is_a_table_of_the_modules() -> None:
     ]
 
 
-def test_the_picture_tells_each_kind_of_cell_apart() -> None:
+def test_the_picture_distinguishes_each_kind_of_cell() -> None:
     svg = flow_svg(flow([[1e-3, 1.0], [NAN, 0.0], [INF, 1.0]]))
     paths = [element.attrib for element in ET.fromstring(svg).iter() if "d" in element.attrib]
     assert sum("fill-opacity" in path for path in paths) == 2

@@ -105,7 +105,7 @@ def measure_checkpointing(
 
 @dataclass(frozen=True)
 class _Call:
-    """Copies of the arguments of one call, so that work in place harms nobody."""
+    """Copies of the arguments of one call, so that work in place changes nothing else."""
 
     args: Any
     kwargs: Any

@@ -1,4 +1,4 @@
-"""The gradient flow that a graph of an experiment brings along, for the strip below it."""
+"""The gradient flow that a graph of an experiment brings along, for the heat map below it."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import workbench as wb
 from workbench import display
 from workbench.graph import GraphView
 from workbench.graph.core.number_format import byte_size, short
-from workbench.graph.render.layout import CARD_HEIGHT, CARD_WIDTH, MAX_CARDS, layout
+from workbench.graph.render.layout import BOX_HEIGHT, BOX_WIDTH, MAX_BOXES, layout
 from workbench.graph.render.svg import graph_html, graph_svg
 from workbench.graph.render.text import MAX_ROWS, subtree_bytes
 
@@ -86,21 +86,21 @@ def test_the_picture_is_well_formed_and_shows_every_block(record):
     assert root.find("{http://www.w3.org/2000/svg}title").text.startswith("Autograd graph")
 
 
-def test_cards_do_not_overlap_and_links_run_down(record):
+def test_boxes_do_not_overlap_and_links_run_down(record):
     placed = layout(record)
-    boxes = [(card.x, card.y) for card in placed.cards]
+    boxes = [(box.x, box.y) for box in placed.boxes]
     for i, (x, y) in enumerate(boxes):
         for other_x, other_y in boxes[:i]:
-            assert abs(x - other_x) >= CARD_WIDTH or abs(y - other_y) >= CARD_HEIGHT
+            assert abs(x - other_x) >= BOX_WIDTH or abs(y - other_y) >= BOX_HEIGHT
     for link in placed.links:
-        assert placed.cards[link.start].y < placed.cards[link.end].y
-    assert sum(card.saved_bytes for card in placed.cards) == record.saved_bytes
-    assert placed.cards[-1].label == "loss"
+        assert placed.boxes[link.start].y < placed.boxes[link.end].y
+    assert sum(box.saved_bytes for box in placed.boxes) == record.saved_bytes
+    assert placed.boxes[-1].label == "loss"
 
 
-def test_a_lane_passes_no_card(record):
+def test_a_lane_passes_no_box(record):
     placed = layout(record)
-    right = max(card.x for card in placed.cards) + CARD_WIDTH
+    right = max(box.x for box in placed.boxes) + BOX_WIDTH
     lanes = [link for link in placed.links if link.lane >= 0]
     assert lanes
     for link in lanes:
@@ -120,7 +120,7 @@ def test_the_picture_has_one_size_for_every_model(length):
         loss = model(torch.ones(1, 2)).sum()
     picture = graph_svg(wb.graph(loss).record)
     assert len(picture) < 40_000
-    assert len(layout(wb.graph(loss).record).cards) <= MAX_CARDS + 2
+    assert len(layout(wb.graph(loss).record).boxes) <= MAX_BOXES + 2
     if length > 2:
         assert f"× {length}" in picture
 
@@ -189,7 +189,7 @@ def test_words():
     assert len(short("x" * 10_000, 22)) == 22
 
 
-def test_a_module_called_twice_has_a_card_for_each_call_and_a_loop_has_one():
+def test_a_module_called_twice_has_a_box_for_each_call_and_a_loop_has_one():
     class Twice(nn.Module):
         def __init__(self):
             super().__init__()
@@ -205,14 +205,14 @@ def test_a_module_called_twice_has_a_card_for_each_call_and_a_loop_has_one():
                 x = self.act(self.second(x))
             return x
 
-    def cards_of(model):
+    def boxes_of(model):
         with wb.graph(model):
             loss = model(torch.randn(2, 4)).sum()
-        return layout(wb.graph(loss).record).cards
+        return layout(wb.graph(loss).record).boxes
 
-    labels = [card.label for card in sorted(cards_of(Twice()), key=lambda card: card.rank)]
+    labels = [box.label for box in sorted(boxes_of(Twice()), key=lambda box: box.rank)]
     assert labels == ["first", "act", "second", "act", "loss"]
-    looped = [card for card in cards_of(Loop()) if card.label == "act"]
+    looped = [box for box in boxes_of(Loop()) if box.label == "act"]
     assert len(looped) == 1
     assert "9 ops" in looped[0].detail
 

@@ -123,7 +123,7 @@ def test_a_reducer_of_the_users_own_stays(monkeypatch, batch):
 
 
 def test_later_backwards_in_a_block_hold_no_nodes(classifier, batch):
-    """A cut (``item``) holds the node that made its value until somebody has looked at it."""
+    """A graph exit (``item``) holds the node of its value until that has been inspected."""
     with wb.graph(classifier):
         for _ in range(3):
             logits = classifier(batch[0])
@@ -134,7 +134,7 @@ def test_later_backwards_in_a_block_hold_no_nodes(classifier, batch):
         del logits, loss
         gc.collect()
         assert alive() is None
-        assert with_block._running[threading.get_ident()]._trace._cuts._pending == []
+        assert with_block._running[threading.get_ident()]._trace._graph_exits._pending == []
 
 
 def test_later_backwards_in_a_block_cost_no_look_at_what_came_before(
@@ -152,7 +152,7 @@ def test_a_capture_that_fails_does_not_stop_the_backward(classifier, batch, monk
     def fail(*_args, **_kwargs):
         raise ZeroDivisionError("by chance")
 
-    monkeypatch.setattr(with_block, "build_record", fail)
+    monkeypatch.setattr(with_block, "capture_graph", fail)
     with wb.graph(classifier) as view:
         classifier(batch[0]).sum().backward()
     assert classifier[0].weight.grad is not None
@@ -182,7 +182,7 @@ def test_scripted_modules_are_owners_though_they_take_no_hooks(batch):
         assert "_compiled_call_impl" not in vars(model.scripted)
 
 
-def test_numbers_that_another_thread_took_as_well_tell_no_module_and_no_line(batch):
+def test_numbers_that_another_thread_took_as_well_give_no_module_and_no_line(batch):
     """Each thread counts its nodes from 0: a number may stand for two nodes of one graph."""
 
     class Parallel(nn.Module):
@@ -239,7 +239,7 @@ def test_a_backward_from_a_gradient_edge_is_not_said_to_be_none(classifier, batc
     assert view.record.gradients
 
 
-def test_a_gradient_edge_beside_a_loss_is_told(classifier, batch):
+def test_a_gradient_edge_beside_a_loss_is_reported(classifier, batch):
     with wb.graph(classifier) as view:
         loss, other = (classifier(batch[0]).sum() for _ in range(2))
         torch.autograd.backward([torch.autograd.graph.get_gradient_edge(other), loss])

@@ -12,7 +12,7 @@ from workbench.experiment.loop.scalars import Series
 
 @pytest.fixture
 def read() -> Callable[[Path], EventAccumulator]:
-    """TensorBoard's own reader, told to keep everything."""
+    """TensorBoard's own reader, set to keep everything."""
 
     def load(folder: Path) -> EventAccumulator:
         found = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})

@@ -51,17 +51,17 @@ def test_each_scalar_is_the_counter_that_it_is_named_after() -> None:
     assert memory.from_allocator({}) == {}, "CUDA has not been used: nothing is known"
 
 
-def test_a_cuda_device_is_asked_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cuda_device_is_queried_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     stats = counters(5, 6, reserved_bytes=8, inactive_split_bytes=1)
-    asked: list[torch.device] = []
+    queried: list[torch.device] = []
 
     def answer(device: torch.device) -> dict[str, Any]:
-        asked.append(device)
+        queried.append(device)
         return stats
 
     monkeypatch.setattr(torch.cuda, "memory_stats_as_nested_dict", answer)
     assert memory.memory_now(torch.device("cuda:1"))["memory/allocated"] == 5
-    assert asked == [torch.device("cuda:1")]
+    assert queried == [torch.device("cuda:1")]
 
 
 HOLDS_MEMORY = """
@@ -171,7 +171,7 @@ def test_what_is_detached_logs_nothing_more(
     exp.close()
 
 
-def test_on_a_played_card_it_is_the_simulated_allocators(
+def test_on_a_simulated_gpu_it_is_the_simulated_allocators(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from workbench.experiment.services import Services, only

@@ -16,7 +16,7 @@ from torch import nn
 
 from workbench.experiment import Experiment
 from workbench.metrics import TensorBoardObserver, attach
-from workbench.metrics.describe import hyper_parameters
+from workbench.metrics.run_description import hyper_parameters
 
 Read = Callable[[Path], EventAccumulator]
 EPOCHS, STEPS_PER_EPOCH = 2, 8

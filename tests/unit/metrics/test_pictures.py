@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.waiting import DEADLINE_S, wait_until
-from workbench.metrics.eventfile import EventFile
+from workbench.metrics.event_file import EventFile
 from workbench.metrics.pictures import Draw, Pictures
 from workbench.metrics.writer import EventWriter
 

@@ -16,8 +16,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tests.waiting import DEADLINE_S, wait_until
 from workbench.experiment.loop.scalars import Series
-from workbench.metrics.eventfile import EventFile
-from workbench.metrics.protos import image_summary
+from workbench.metrics.event_file import EventFile
+from workbench.metrics.tensorboard_messages import image_summary
 from workbench.metrics.writer import EventWriter
 
 Read = Callable[[Path], EventAccumulator]
@@ -83,14 +83,14 @@ def test_a_slow_disk_drops_points_and_never_blocks(
         written.append(len(records))
 
     monkeypatch.setattr(EventFile, "append", slow)
-    told: list[int] = []
-    writer = EventWriter(tmp_path, capacity=100, on_drop=told.append)
+    reported: list[int] = []
+    writer = EventWriter(tmp_path, capacity=100, on_drop=reported.append)
     for batch in range(10):
         writer.write([make_series("train/loss", 30 * batch, 30)])
     assert not written, "none of them waited for the disk"
-    assert writer.dropped == told[-1] == 210
+    assert writer.dropped == reported[-1] == 210
     assert writer.close(timeout=0.2) is False
-    assert writer.dropped == told[-1] == 300
+    assert writer.dropped == reported[-1] == 300
     may_write.set()
     writer.write([make_series("train/loss", 1000, 5)])
     assert writer.close(DEADLINE_S)
@@ -304,10 +304,10 @@ def test_after_a_run_a_disk_that_never_takes_the_points_is_given_up(
     monkeypatch.setattr("workbench.metrics.writer._GIVE_UP_S", 0.2)
     monkeypatch.setattr("workbench.metrics.writer._RETRY_S", 0.05)
     (tmp_path / "file").write_text("in the way")
-    told: list[int] = []
-    writer = EventWriter(tmp_path / "file" / "run", on_drop=told.append)
+    reported: list[int] = []
+    writer = EventWriter(tmp_path / "file" / "run", on_drop=reported.append)
     writer.write([("train/loss", np.arange(5), np.ones(5), np.full(5, time.time()))])
     writer.finish()
     assert writer.flush(DEADLINE_S)
     assert writer.dropped == 5
-    assert told == [5]
+    assert reported == [5]

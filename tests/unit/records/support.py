@@ -418,7 +418,7 @@ def dtype_record() -> DtypeRecord:
 
 
 def compare_record() -> CompareRecord:
-    """A baseline, an arm that is faster, and one that could not run."""
+    """A baseline, a variant that is faster, and one that could not run."""
     base = ComparedArm(
         model="",
         modes="fp32",

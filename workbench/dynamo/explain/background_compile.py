@@ -1,9 +1,9 @@
 """Switch to ``compile`` without a stall: the next step is compiled in another process meanwhile.
 
-Training continues under its current modes. Once the worker of `workbench.dynamo.explain.explain`
-has compiled a copy of the next step, the result is stored in torch's cache on disk, and the modes
-are switched: the first step then traces the model and loads what it finds. If the step does not
-compile, nothing is switched and the run is not affected.
+Training continues under its current modes. Once the worker of
+`workbench.dynamo.explain.explain_step` has compiled a copy of the next step, the result is stored
+in torch's cache on disk, and the modes are switched: the first step then traces the model and loads
+what it finds. If the step does not compile, nothing is switched and the run is not affected.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from workbench.dynamo.explain.explain import (
+from workbench.dynamo.explain.explain_step import (
     PREFIX,
     GivenUp,
     StepFailedError,
@@ -162,7 +162,7 @@ class CompileAhead:
             except (TypeError, MemoryError) as error:  # it cannot be pickled, or does not fit twice
                 self._switch(f"compiled in this process: {error}")
                 return
-            with self._living().timings.disturbed():
+            with self._live_experiment().timings.disturbed():
                 run_worker(self._folder, is_given_up=self._is_given_up)
             record_of(self._folder, self.modes)
             self._switch()
@@ -172,18 +172,18 @@ class CompileAhead:
             if self._end("failed", f"{error}; nothing was switched"):
                 log.warning("%s", self.problem)
                 reason = error.reason if isinstance(error, StepFailedError) else str(error)
-                self._say_so(reason.strip() or type(error).__name__)
+                self._report(reason.strip() or type(error).__name__)
         finally:
             self._unsubscribe()
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _copy_next_step(self) -> None:
-        experiment = self._living()
+        experiment = self._live_experiment()
         _refuse_where_two_have_no_room(experiment.device)
         pack_next_step(experiment, self.modes, self._folder)
         self._left = str(experiment.modeset)
 
-    def _living(self) -> Experiment:
+    def _live_experiment(self) -> Experiment:
         experiment = self._experiment()
         if experiment is None:
             raise GivenUp
@@ -195,7 +195,7 @@ class CompileAhead:
         return gone or self.status != "compiling"
 
     def _switch(self, note: str = "") -> None:
-        experiment = self._living()
+        experiment = self._live_experiment()
         with self._turn:
             if self._is_given_up():
                 raise GivenUp
@@ -210,7 +210,7 @@ class CompileAhead:
             self.problem, self.status = problem, status
             return True
 
-    def _say_so(self, reason: str) -> None:
+    def _report(self, reason: str) -> None:
         """Report ``reason`` in the status line too: nothing else redraws a paused experiment.
 
         Only its first line is shown: Dynamo's messages have many lines, all of which are in

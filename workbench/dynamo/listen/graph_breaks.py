@@ -44,14 +44,14 @@ class Break:
 def read_break(text: str) -> Break:
     """Parse Dynamo's text about a break."""
     stack = _STACK.search(text)
-    told = text[: stack.start()] if stack else _before_traceback(text)
-    reason = _REASON.search(told)
-    body = told[reason.end() :] if reason else text[stack.end() :] if stack else told
+    head = text[: stack.start()] if stack else _before_traceback(text)
+    reason = _REASON.search(head)
+    body = head[reason.end() :] if reason else text[stack.end() :] if stack else head
     frames = _before_traceback(text[stack.end() :]) if stack else ""
     return read_reason(
         body,
-        _place(frames, _STOPPED.search(told)),
-        skipped=any(phrase in told for phrase in _GAVE_UP),
+        _place(frames, _STOPPED.search(head)),
+        skipped=any(phrase in head for phrase in _GAVE_UP),
     )
 
 

@@ -49,31 +49,33 @@ def accompany(rank: Rank) -> Generator[None]:
     path, recorder, done = rank.folder.path / _FILE, listen(), threading.Event()
     seal = rank.folder.seal.of_no_session
     own(rank.training.model, _OWNER)
-    told = 0
+    written = 0
 
-    def tell() -> None:
-        nonlocal told
-        if (heard := recorder.heard) == told:
+    def write_new() -> None:
+        nonlocal written
+        if (num_events := recorder.num_events) == written:
             return
         try:
             _write(path, recorder, seal)
-            told = heard
+            written = num_events
         except Exception:
             # a full disk, or an unknown format of torch's trace: not an error of the training
             log.exception("what rank 0 compiled could not be written to %s", path)
 
-    def tell_on() -> None:
+    def write_regularly() -> None:
         while not done.wait(_EVERY_S):
-            tell()
+            write_new()
 
-    thread = threading.Thread(target=tell_on, name="workbench: what is compiled", daemon=True)
+    thread = threading.Thread(
+        target=write_regularly, name="workbench: what is compiled", daemon=True
+    )
     thread.start()
     try:
         yield
     finally:
         done.set()
         thread.join()
-        tell()
+        write_new()
         unlisten()
 
 
@@ -84,26 +86,26 @@ def compilations_of_ranks(folder: Path, *, newest: bool = False) -> list[Compila
         folder: the folder of all sessions.
         newest: whether to return only those of the last session.
     """
-    stretches = _stretches(folder)
+    sessions = _sessions(folder)
     return [
         compilation
-        for stretch in (stretches[-1:] if newest else stretches)
-        for compilation in _read(stretch / _FILE)
+        for session in (sessions[-1:] if newest else sessions)
+        for compilation in _read(session / _FILE)
     ]
 
 
 def ranks_wrote(folder: Path) -> tuple[str, int]:
     """Return the name of the last session, and when its file was written (ns); 0 if not yet."""
-    stretches = _stretches(folder)
-    if not stretches:
+    sessions = _sessions(folder)
+    if not sessions:
         return "", 0
     try:
-        return stretches[-1].name, (stretches[-1] / _FILE).stat().st_mtime_ns
+        return sessions[-1].name, (sessions[-1] / _FILE).stat().st_mtime_ns
     except OSError:
-        return stretches[-1].name, 0
+        return sessions[-1].name, 0
 
 
-def _stretches(folder: Path) -> list[Path]:
+def _sessions(folder: Path) -> list[Path]:
     numbered = [path for path in folder.glob("*") if path.name.isdigit()]
     return sorted(numbered, key=lambda path: int(path.name))
 
@@ -121,45 +123,45 @@ def _plain(one: Compilation) -> dict[str, Any]:
 def _read(path: Path) -> Iterator[Compilation]:
     seal = Seal.of_this_process().of_no_session
     try:
-        told: list[dict[str, Any]] = seal.read_json(path, _FILE)
+        stored: list[dict[str, Any]] = seal.read_json(path, _FILE)
     except OSError:  # nothing was compiled, the run's folder is gone, or another user wrote it
         return
-    for one in told:
+    for one in stored:
         yield _compilation(one, path.parent.name)
 
 
-def _compilation(told: Mapping[str, Any], stretch: str) -> Compilation:
+def _compilation(stored: Mapping[str, Any], session: str) -> Compilation:
     fields: dict[str, Any] = {
         "number": -1,  # no number of this process: the order is given by time
-        "region": _region(told["region"], stretch),
-        "place": _place(told["place"]),
-        "caches": Counter(told["caches"]),
-        "breaks": [_break(one) for one in told["breaks"]],
-        "reasons": tuple(told["reasons"]),
-        "generated": [Generated(**one) for one in told["generated"]],
+        "region": _region(stored["region"], session),
+        "place": _place(stored["place"]),
+        "caches": Counter(stored["caches"]),
+        "breaks": [_break(one) for one in stored["breaks"]],
+        "reasons": tuple(stored["reasons"]),
+        "generated": [Generated(**one) for one in stored["generated"]],
     }
-    return Compilation(**{**told, **fields})
+    return Compilation(**{**stored, **fields})
 
 
-def _region(told: Mapping[str, Any] | None, stretch: str) -> Region | None:
+def _region(stored: Mapping[str, Any] | None, session: str) -> Region | None:
     """Include the session in its key: another process may use the same name for another region."""
-    if told is None:
+    if stored is None:
         return None
-    file, name, line = told["key"]
+    file, name, line = stored["key"]
     fields: dict[str, Any] = {
-        "key": (file, f"{name} of ranks {stretch}", line),
-        "paths": tuple(told["paths"]),
-        "parameters": tuple(told["parameters"]),
-        "place": _place(told["place"]),
+        "key": (file, f"{name} of ranks {session}", line),
+        "paths": tuple(stored["paths"]),
+        "parameters": tuple(stored["parameters"]),
+        "place": _place(stored["place"]),
         "where": "rank 0",
     }
-    return Region(**{**told, **fields})
+    return Region(**{**stored, **fields})
 
 
-def _break(told: Mapping[str, Any]) -> Break:
-    fields: dict[str, Any] = {"place": _place(told["place"]), "hints": tuple(told["hints"])}
-    return Break(**{**told, **fields})
+def _break(stored: Mapping[str, Any]) -> Break:
+    fields: dict[str, Any] = {"place": _place(stored["place"]), "hints": tuple(stored["hints"])}
+    return Break(**{**stored, **fields})
 
 
-def _place(told: list[Any] | None) -> Place | None:
-    return None if told is None else (told[0], told[1], told[2])
+def _place(stored: list[Any] | None) -> Place | None:
+    return None if stored is None else (stored[0], stored[1], stored[2])

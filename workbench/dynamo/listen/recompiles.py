@@ -49,8 +49,8 @@ def explain(reason: str, parameters: Sequence[str] = (), module: str = "module")
         parameters: names of the region's positional arguments, if they are passed as ``args``.
         module: name of the local variable that holds the module, ``self`` in its forward.
     """
-    told = _ID.sub("", reason.strip())
-    head, _, stack = told.partition("\nUser stack trace:")
+    text = _ID.sub("", reason.strip())
+    head, _, stack = text.partition("\nUser stack trace:")
     guard, _, comment = head.partition("  # ")
     guard = guard.strip() if comment else head.strip()
     frames = [(f["file"], int(f["line"]), f["name"]) for f in _FRAME.finditer(stack)]
@@ -70,18 +70,18 @@ def _named(guard: str, parameters: Sequence[str]) -> str:
     return _STACK.sub("an intermediate value", _ARGUMENT.sub(name, _LOCAL.sub(r"\1", guard)))
 
 
-def _in_words(guard: str, told: str, module: str) -> tuple[str, str]:
+def _in_words(guard: str, head: str, module: str) -> tuple[str, str]:
     for pattern, say in _KNOWN:
         found = pattern.search(guard)
         if found:
             return say(found)
     equal = _EQUAL.match(guard)
     if equal:
-        return _changed(equal["what"], equal["value"], told, module)
+        return _changed(equal["what"], equal["value"], head, module)
     return f"The condition `{guard}` does not hold any more.", ""
 
 
-def _changed(what: str, value: str, told: str, module: str) -> tuple[str, str]:
+def _changed(what: str, value: str, head: str, module: str) -> tuple[str, str]:
     """Describe an attribute, an argument or a global that has changed."""
     if what.endswith(".training"):
         now = "evaluation" if value == "True" else "training"
@@ -89,7 +89,7 @@ def _changed(what: str, value: str, told: str, module: str) -> tuple[str, str]:
     own = what.removeprefix(f"{module}.")
     of = " of the module" if own != what else ""
     words = f"{own}{of} was {value} and changed."
-    if _INT_ATTRIBUTE in told:
+    if _INT_ATTRIBUTE in head:
         return words, (
             "Integers of a module are part of the code: keep it in a tensor (register_buffer), or "
             f"set torch._dynamo.config.{_INT_ATTRIBUTE} = True."

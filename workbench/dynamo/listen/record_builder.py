@@ -106,9 +106,9 @@ class _Tables:
         if one.operations:
             self._graphs.setdefault(region, set()).add(one.place)
         for found in one.breaks:
-            told = (region, found.place, found.reason)
-            before, count = self._breaks.get(told, (found, 0))
-            self._breaks[told] = (before, count + 1)
+            break_key = (region, found.place, found.reason)
+            before, count = self._breaks.get(break_key, (found, 0))
+            self._breaks[break_key] = (before, count + 1)
         if one.reasons:
             self._recompiled(one, region)
         launches = self._kernels(one)
@@ -234,14 +234,14 @@ def _event(counter: str) -> str:
     return counter.removesuffix("es") if counter.endswith("misses") else counter.removesuffix("s")
 
 
-def _seconds(told: Mapping[str, float]) -> dict[str, float]:
+def _seconds(times: Mapping[str, float]) -> dict[str, float]:
     """Convert times that include each other to times that do not."""
-    behind = told["autograd"] + told["backward"]
+    behind = times["autograd"] + times["backward"]
     return {
-        "dynamo_s": max(0.0, told["dynamo"] - told["autograd"]),
-        "autograd_s": max(0.0, behind - told["inductor"]),
-        "inductor_s": max(0.0, told["inductor"] - told["compiler"]),
-        "compiler_s": told["compiler"],
+        "dynamo_s": max(0.0, times["dynamo"] - times["autograd"]),
+        "autograd_s": max(0.0, behind - times["inductor"]),
+        "inductor_s": max(0.0, times["inductor"] - times["compiler"]),
+        "compiler_s": times["compiler"],
     }
 
 
@@ -288,4 +288,4 @@ def _notes(compilations: Sequence[Compilation], recorder: Recorder) -> Iterable[
     if without:
         yield f"The code of {without:,} older graphs was dropped to bound memory."
     for fault, count in recorder.faults.items():
-        yield f"Something that torch told could not be read ({fault}), {count} times."
+        yield f"An event of torch's trace could not be read ({fault}), {count} times."

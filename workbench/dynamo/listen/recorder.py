@@ -32,7 +32,7 @@ from workbench.torch_private.dynamo import RESUMED, TRACE_LOGGER, Traced, being_
 
 MOST_COMPILATIONS = 1024
 MOST_CODE = 32 << 20
-_MOST_TOLD = 64
+_MOST_ITEMS = 64
 """Maximum number of breaks, of generated modules and of failed guards kept per compilation."""
 _RESUMED = re.compile(rf"^{RESUMED}(?P<name>.+)_at_(?P<line>\d+)(?:_\d+)?$")
 _CACHES = ("fx_graph_cache_", "fx_graph_bundled_cache_", "aotautograd_cache_")
@@ -107,7 +107,7 @@ class Recorder(logging.Handler):
         """Number of compilations that are no longer kept."""
         self.faults: Counter[str] = Counter()
         """What could not be read from torch's trace, and how often."""
-        self.heard = 0
+        self.num_events = 0
         """Number of events so far."""
         self.on_break: list[Callable[[Compilation, Break], None]] = []
         """Called with each break that is kept, on the thread that compiles."""
@@ -122,7 +122,7 @@ class Recorder(logging.Handler):
             event = traced(record)
             if event is not None:
                 self._take(event)
-                self.heard += 1
+                self.num_events += 1
         except Exception as error:  # noqa: BLE001 - a private format of torch's: never the user's error
             self.faults[f"{type(error).__name__}: {error}".splitlines()[0][:200]] += 1
 
@@ -212,7 +212,7 @@ class Recorder(logging.Handler):
 
 def _add(known: list[Any], item: Any) -> bool:
     """Append if there is room; return whether there was."""
-    has_room = len(known) < _MOST_TOLD
+    has_room = len(known) < _MOST_ITEMS
     if has_room:
         known.append(item)
     return has_room
@@ -222,16 +222,16 @@ def _reasons(payload: str) -> tuple[str, ...]:
     if not payload.startswith("["):
         return (payload,)
     listed: list[Any] = json.loads(payload)
-    return tuple(str(one) for one in listed[:_MOST_TOLD])
+    return tuple(str(one) for one in listed[:_MOST_ITEMS])
 
 
 def _read_provenance(compilation: Compilation, payload: str) -> None:
     if not payload or not compilation.generated:
         return
-    told: dict[str, Any] = json.loads(payload) or {}
+    mappings: dict[str, Any] = json.loads(payload) or {}
     compilation.generated[-1].provenance = {
         str(kernel): [str(node) for node in nodes]
-        for kernel, nodes in (told.get("cppCodeToPost") or {}).items()
+        for kernel, nodes in (mappings.get("cppCodeToPost") or {}).items()
     }
 
 
@@ -244,20 +244,20 @@ def _read_cache(compilation: Compilation, kind: str) -> None:
         compilation.generated[-1].from_cache = True
 
 
-def _read_metrics(compilation: Compilation, told: Mapping[str, Any]) -> Break | None:
+def _read_metrics(compilation: Compilation, metrics: Mapping[str, Any]) -> Break | None:
     """Add the metrics of a forward or backward; return why it was given up, if it was."""
     for name, key in _TIMES.items():
-        compilation.seconds[name] += (told.get(key) or 0) / 1e6
-    if told.get("is_forward") is False:
+        compilation.seconds[name] += (metrics.get(key) or 0) / 1e6
+    if metrics.get("is_forward") is False:
         return None
-    compilation.operations = int(told.get("graph_op_count") or 0)
-    compilation.guards = int(told.get("guard_count") or 0)
-    if not told.get("fail_type"):
+    compilation.operations = int(metrics.get("graph_op_count") or 0)
+    compilation.guards = int(metrics.get("guard_count") or 0)
+    if not metrics.get("fail_type"):
         return None
-    line, file = told.get("fail_user_frame_lineno"), told.get("fail_user_frame_filename")
+    line, file = metrics.get("fail_user_frame_lineno"), metrics.get("fail_user_frame_filename")
     place = (str(file), int(line), "") if file and line else compilation.place
-    failed = read_reason(str(told.get("fail_reason") or ""), place, skipped=True)
-    compilation.error = f"{told['fail_type']}: {failed.reason}"
+    failed = read_reason(str(metrics.get("fail_reason") or ""), place, skipped=True)
+    compilation.error = f"{metrics['fail_type']}: {failed.reason}"
     return failed
 
 

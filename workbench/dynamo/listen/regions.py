@@ -69,7 +69,7 @@ def region_of(compiling: Compiling) -> Region:
     root = compiling.root
     own = is_own_file(root.co_filename)
     module = _module(root, compiling.root_locals)
-    owner, paths = _home(root.co_name if own else "", module)
+    owner, paths = _owner_and_paths(root.co_name if own else "", module)
     return Region(
         key=(root.co_filename, root.co_name, root.co_firstlineno),
         cls=_class(module),
@@ -105,7 +105,7 @@ def _class(module: nn.Module | None) -> str:
     return bases[1].__name__ if sharded else cls.__name__
 
 
-def _home(name: str, module: nn.Module | None) -> tuple[str, tuple[str, ...]]:
+def _owner_and_paths(name: str, module: nn.Module | None) -> tuple[str, tuple[str, ...]]:
     """Return the id of the owner of the region or module, and the paths of what shares it."""
     for owner, model in owners():
         paths = tuple(_paths(model, name, module))

@@ -69,6 +69,6 @@ def read_by_tlparse(folder: Path) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{raw}; tlparse could not read it: {error}."
     if done.returncode or not (pages / "index.html").exists():
-        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
         return f"{raw}; tlparse could not read it: {last}"
     return f"{raw}; tlparse's pages begin at {pages / 'index.html'}."

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NOTHING = (
     'Nothing was compiled. To compile, set the mode: exp.modes = "compile" for an Experiment, or '
     "call torch.compile(model) inside `with wb.compile_report() as report:`; the first forward "
-    "after that compiles. What this process had compiled before is used again without a word."
+    "after that compiles. What this process had compiled before is used again without a report."
 )
 """Sentence for a record without compilations, if none can have been missed."""
 UNSEEN = "No compilation was seen."
@@ -62,15 +62,15 @@ def phase_names(record: CompileRecord) -> tuple[str, ...]:
 
 def caches(record: CompileRecord) -> str:
     """Return how often the caches on disk had the requested entry; empty if none was queried."""
-    told: list[str] = []
+    found: list[str] = []
     for name, hits, misses in (
         ("AOTAutograd", record.compilation_autograd_hits, record.compilation_autograd_misses),
         ("FX graphs", record.compilation_fx_hits, record.compilation_fx_misses),
     ):
         hit, all_of_them = int(hits.sum()), int(hits.sum() + misses.sum())
         if all_of_them:
-            told.append(f"{name} {hit} of {all_of_them}")
-    return f"Found in the caches on disk: {', '.join(told)}." if told else ""
+            found.append(f"{name} {hit} of {all_of_them}")
+    return f"Found in the caches on disk: {', '.join(found)}." if found else ""
 
 
 def describe(record: CompileRecord) -> str:
@@ -183,8 +183,8 @@ def kernel_line(kernel: CompiledKernel) -> str:
     more = "" if kernel.complete or not kernel.operations else " and perhaps more"
     times = f", {kernel.launches} times" if kernel.launches > 1 else ""
     cached = " (from the cache on disk)" if kernel.from_cache else ""
-    way = "backward" if kernel.backward else "forward"
-    return f"{way}, {what} {kernel.name}: {operations}{more}{times}{cached}"
+    phase = "backward" if kernel.backward else "forward"
+    return f"{phase}, {what} {kernel.name}: {operations}{more}{times}{cached}"
 
 
 def _break_lines(record: CompileRecord, broken: GraphBreak) -> Iterator[str]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _COMPILED = (
-    "Compiled autograd ran the backward, so what it handed to each node is not known; to see "
+    "Compiled autograd ran the backward, so the gradient of each node is not known; to see "
     "gradients, capture a step whose backward is not compiled "
     "(torch._dynamo.config.compiled_autograd = False)."
 )
@@ -106,8 +106,8 @@ def _notes(record: GraphRecord, watch: GradientWatch, weight: float) -> list[str
         )
     elif num_idle:
         found.append(
-            f"{plural(num_idle, 'node')} did not run in backward, which was asked for some "
-            "gradients only (torch.autograd.grad, or inputs=)."
+            f"{plural(num_idle, 'node')} did not run in backward, which computed only "
+            "some gradients (torch.autograd.grad, or inputs=)."
         )
     if watch.scale != 1.0:
         found.append(f"Gradients are divided by the gradient scaler's {watch.scale:,.6g}.")

@@ -40,7 +40,7 @@ from workbench.graph.backward.gradient_stats import (
 )
 from workbench.graph.backward.histogram import Histograms, usable
 from workbench.graph.core.gc_pause import without_collections
-from workbench.graph.core.gradient_paths import doubtful, givers
+from workbench.graph.core.gradient_paths import slots_to_check, upstream_nodes
 from workbench.graph.core.tensor_memory import NoValuesError
 from workbench.graph.forward.loss_scale import scales_of
 from workbench.modes.precision.scaled_backward import listen, listen_no_more
@@ -97,7 +97,7 @@ class NodeHooks:
         self._tables.append(hook_table(handle))
         self._ids.append(handle.id)
 
-    def take_off(self) -> None:
+    def remove(self) -> None:
         """Remove all hooks; idempotent, and safe to call from a destructor."""
         tables, self._tables = self._tables, []
         ids, self._ids = self._ids, []
@@ -112,9 +112,9 @@ class _Before:
         self.watch, self.row = watch, row
 
     def __call__(self, gradients: Any) -> None:
-        look(self.watch, self.row, self.tell, gradients)
+        look(self.watch, self.row, self.notify, gradients)
 
-    def tell(self, alive: GradientWatch, gradients: Any) -> None:
+    def notify(self, alive: GradientWatch, gradients: Any) -> None:
         alive.see(self.row, gradients)
 
 
@@ -126,16 +126,16 @@ class _After(_Before):
         self.slots = slots
 
     def __call__(self, made: Any, _: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        look(self.watch, self.row, self.tell, made)
+        look(self.watch, self.row, self.notify, made)
 
-    def tell(self, alive: GradientWatch, gradients: Any) -> None:
+    def notify(self, alive: GradientWatch, gradients: Any) -> None:
         alive.see_made(self.row, self.slots, gradients)
 
 
 def look(
-    watch: weakref.ref[GradientWatch], row: int, tell: Callable[..., None], *what: Any
+    watch: weakref.ref[GradientWatch], row: int, notify: Callable[..., None], *what: Any
 ) -> None:
-    """Call ``tell(watch, *what)`` outside all modes; whatever it raises is recorded as a fault."""
+    """Call ``notify(watch, *what)`` outside all modes; an error in it is recorded as a fault."""
     alive = watch()
     if alive is None:
         return
@@ -144,7 +144,7 @@ def look(
             alive.see_compiled(row)
             return
         with without_functions(), without_dispatch():
-            tell(alive, *what)
+            notify(alive, *what)
     except Exception as error:  # noqa: BLE001 - it must never end the user's backward
         alive.fault(error)
 
@@ -174,7 +174,7 @@ class GradientWatch:
         self._backward = -1
         self._batch_size = batch_size
         self._given, self._scalers = scale, scalers
-        self._told: tuple[int, Callable[[], float]] | None = None
+        self._reported_scale: tuple[int, Callable[[], float]] | None = None
         """A backward pass that carries a scale, and the function that returns the scale."""
         self.scale = 1.0
         """Scale of the gradient scaler in this backward pass; measured values include it."""
@@ -188,13 +188,13 @@ class GradientWatch:
         """Whether compiled autograd ran it, in which case gradients have no values to inspect."""
         self.faults: list[str] = []
         """What could not be measured, one message each."""
-        self._giver = givers(graph)
-        self._is_linked = set(self._giver) | set(self._giver.values())
+        self._upstream = upstream_nodes(graph)
+        self._is_linked = set(self._upstream) | set(self._upstream.values())
         self._forget()
         with without_collections():
             for row, node in enumerate(graph.nodes):
                 self._hooks.before(node, row)
-            for row, slots in doubtful(graph).items():
+            for row, slots in slots_to_check(graph).items():
                 self._hooks.after(graph.nodes[row], row, slots)
         listen(self)
 
@@ -204,11 +204,11 @@ class GradientWatch:
     def stop(self) -> None:
         """Remove the hooks; measurements are kept."""
         listen_no_more(self)
-        self._hooks.take_off()
+        self._hooks.remove()
 
     def scaled_by(self, scale: Callable[[], float]) -> None:
         """Note that the backward pass that runs now, of whichever loss, carries a scale."""
-        self._told = current_backward(), scale
+        self._reported_scale = current_backward(), scale
 
     def order(self) -> list[int]:
         """Per row, its index in the order in which nodes ran in backward; -1 if it did not run."""
@@ -257,8 +257,8 @@ class GradientWatch:
 
     def _scale_of(self, gradients: tuple[Tensor | None, ...]) -> float:
         """The scale that ``gradients``, received by the root, include; 1 if there is none."""
-        if self._told is not None and self._told[0] == self._backward:
-            return self._told[1]()
+        if self._reported_scale is not None and self._reported_scale[0] == self._backward:
+            return self._reported_scale[1]()
         if self._given is not None:
             return self._given
         (gradient,) = gradients if len(gradients) == 1 else (None,)
@@ -289,8 +289,10 @@ class GradientWatch:
 
     def fault(self, error: Exception) -> None:
         """Record that Workbench's own code failed; the user's backward continues."""
-        is_told = isinstance(error, NoValuesError)
-        text = (str(error) if is_told else f"{type(error).__name__}: {error}").split("\n", 1)[0]
+        is_explained = isinstance(error, NoValuesError)
+        text = (str(error) if is_explained else f"{type(error).__name__}: {error}").split("\n", 1)[
+            0
+        ]
         if text not in self.faults:
             self.faults.append(text)
 
@@ -323,9 +325,9 @@ class GradientWatch:
         if not is_plain(gradient) or gradient.is_inference():  # such a one counts no writes
             return False
         memory = self._memory[row] = _memory_of(gradient)
-        giver = self._giver.get(row, -1)
-        found = self._found.get(giver, ())
-        if len(found) != 1 or found[0].non_finite or self._memory.get(giver) != memory:
+        upstream = self._upstream.get(row, -1)
+        found = self._found.get(upstream, ())
+        if len(found) != 1 or found[0].non_finite or self._memory.get(upstream) != memory:
             return False
         self._found[row] = [found[0]]
         return True

@@ -56,8 +56,8 @@ def first_in_backward(record: GraphRecord, watch: GradientWatch) -> NonFinite | 
     for maker, user in zip(record.edge_from.tolist(), record.edge_to.tolist(), strict=True):
         if order[user] >= 0:
             users[maker].add(user)
-    blamed = [_blamed(record, row, users[row], bad, watch) for row in bad]
-    made = min(filter(None, blamed), key=lambda one: order[one.row], default=None)
+    causes = [_cause(record, row, users[row], bad, watch) for row in bad]
+    made = min(filter(None, causes), key=lambda one: order[one.row], default=None)
     if made is None:
         return None
     samples = _samples(record, made.maker, users, watch)
@@ -65,22 +65,22 @@ def first_in_backward(record: GraphRecord, watch: GradientWatch) -> NonFinite | 
     return NonFinite(node=made.row, in_forward=False, samples=samples, text=text)
 
 
-def _blamed(
+def _cause(
     record: GraphRecord, maker: int, users: set[int], bad: set[int], watch: GradientWatch
 ) -> _Made | None:
     """The node that made the non-finite gradient of ``maker``; None if it was only passed on."""
     finite = users - bad
     if len(users) == 1:
         return _Made(min(finite), maker) if finite else None
-    asked = watch.made()
-    guilty = [user for user in finite if not asked.get((maker, user), True)]
-    if guilty:
-        return _Made(min(guilty, key=lambda user: watch.order()[user]), maker)
+    checked = watch.made()
+    causes = [user for user in finite if not checked.get((maker, user), True)]
+    if causes:
+        return _Made(min(causes, key=lambda user: watch.order()[user]), maker)
     if users & bad:
         return None
     types = record.node_type
     able = [user for user in users if not passes_on(record.strings[types[user]])]
-    if len(able) == 1 and (maker, able[0]) not in asked:  # no other node could
+    if len(able) == 1 and (maker, able[0]) not in checked:  # no other node could
         return _Made(able[0], maker)
     return _Made(maker, maker)
 
@@ -91,13 +91,13 @@ def _samples(
     """Rows of the batch that are not finite in the first such gradient with one row per sample."""
     order, found = watch.order(), watch.statistics()
     of_parameters = from_parameters_only(record)
-    same = _handed_on(record, maker, users)
+    same = _passed_on(record, maker, users)
     later = [row for row in same - of_parameters if row in found and found[row].rows]
     first = min(later, key=lambda row: order[row], default=None)
     return () if first is None else found[first].rows[:MOST_ROWS]
 
 
-def _handed_on(record: GraphRecord, start: int, users: Mapping[int, set[int]]) -> set[int]:
+def _passed_on(record: GraphRecord, start: int, users: Mapping[int, set[int]]) -> set[int]:
     """``start`` and the rows that its gradient reached through changes of shape alone."""
     found = {start}
     for row in range(start - 1, -1, -1):  # users come after makers
@@ -126,7 +126,7 @@ def from_parameters_only(record: GraphRecord) -> set[int]:
 def _sentence(
     record: GraphRecord, made: _Made, gradient: Statistics, samples: Sequence[int]
 ) -> str:
-    what = f"{_what(record, made, gradient)}{said_of(samples)}"
+    what = f"{_what(record, made, gradient)}{batch_rows_text(samples)}"
     place = place_of(record, made.row)
     if made.row == made.maker:
         return f"Finite gradients of the output of {place} were added up to {what}."
@@ -153,7 +153,7 @@ def place_of(record: GraphRecord, row: int) -> str:
     return f"{name}{inside}{line}"
 
 
-def said_of(samples: Sequence[int]) -> str:
+def batch_rows_text(samples: Sequence[int]) -> str:
     """``, in rows 3, 4 and 7 of the batch``; empty without samples."""
     if not samples:
         return ""

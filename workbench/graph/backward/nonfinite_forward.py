@@ -20,7 +20,11 @@ from typing import TYPE_CHECKING
 import torch
 
 from workbench.graph.backward.gradient_stats import has_rows, is_finite, non_finite_rows
-from workbench.graph.backward.nonfinite_backward import from_parameters_only, place_of, said_of
+from workbench.graph.backward.nonfinite_backward import (
+    batch_rows_text,
+    from_parameters_only,
+    place_of,
+)
 from workbench.graph.core.tensor_memory import NoValuesError, has_own_storage
 from workbench.records import NODE_KINDS, NonFinite
 from workbench.torch_private.autograd import (
@@ -61,15 +65,15 @@ def with_forward_trail(
         loss: the tensor that they computed; its value is read, which waits for its device.
         batch_size: length of the first dimension of tensors with one row per sample.
     """
-    said = "Whether the loss is finite could not be told"
+    problem = "Whether the loss is finite could not be determined"
     try:
         with without_functions(), without_dispatch(), torch.no_grad():
             if loss.is_meta or is_finite(loss):
                 return record
-            said = "The loss is not finite; where it became so could not be told"
+            problem = "The loss is not finite; where it became so could not be determined"
             found = _Trail(record, graph, batch_size).find(loss)
     except Exception as error:  # noqa: BLE001 - a second look must not end the user's step
-        text = f"{said}: {error}".split("\n", 1)[0]
+        text = f"{problem}: {error}".split("\n", 1)[0]
         return dataclasses.replace(record, notes=(*record.notes, text))
     return dataclasses.replace(record, non_finite=found)
 
@@ -124,7 +128,7 @@ class _Trail:
         return self._answer(first, rows, start, f" (what {named}{more} gave was not saved)")
 
     def _answer(self, row: int, rows: tuple[int, ...], start: str, end: str = "") -> NonFinite:
-        text = f"{start} not finite in forward{said_of(rows)}{end}."
+        text = f"{start} not finite in forward{batch_rows_text(rows)}{end}."
         return NonFinite(node=row, in_forward=True, samples=rows, text=text)
 
     def _look(self) -> None:
@@ -183,7 +187,7 @@ class _Trail:
         """``row`` and the rows that lead to it through nodes accepted by ``passes``.
 
         A value may be infinite on purpose (a mask before a softmax): only one that stayed infinite
-        or NaN on its way to the loss counts.
+        or NaN on its path to the loss counts.
         """
         found = {row}
         pending = [row]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from workbench.graph.core.walk import Ints
-    from workbench.graph.forward.branches import Asked, Number, Repeated
+    from workbench.graph.forward.branches import BranchTest, Number, Repeated
     from workbench.graph.forward.trace_result import TraceResult
     from workbench.records import GraphModule, GraphRecord, SourceLine
 
@@ -46,7 +46,7 @@ def branch_rows(
     modules: Sequence[GraphModule],
     sources: tuple[SourceLine, ...],
 ) -> Branches:
-    """Select the tests of tensors that were made on the way to a loss.
+    """Select the tests of tensors that were made on the path to a loss.
 
     Args:
         trace: what was recorded of its forward, if it was watched.
@@ -54,13 +54,13 @@ def branch_rows(
         modules: the record's table of modules.
         sources: the record's table of sources so far.
     """
-    if trace is None or not (trace.branches.asked or trace.branches.fault):
+    if trace is None or not (trace.branches.tests or trace.branches.fault):
         return Branches((), sources, ())
     table = Table(sources)
     numbers = _Numbers(sequence)
     row_of = {module.path: row for row, module in enumerate(modules)}
     spans = _forwards(trace)
-    mine = [one for one in trace.branches.asked if numbers.has(one, spans)]
+    mine = [one for one in trace.branches.tests if numbers.has(one, spans)]
     rows = tuple(
         Branch(
             condition=one.condition,
@@ -83,7 +83,7 @@ class _Numbers:
         self._rows = np.argsort(sequence, kind="stable")[int((sequence < 0).sum()) :]
         self._sorted = sequence[self._rows]
 
-    def has(self, one: Asked, spans: Sequence[tuple[int, int]]) -> bool:
+    def has(self, one: BranchTest, spans: Sequence[tuple[int, int]]) -> bool:
         """Whether test ``one`` was made in a forward of this graph, before its loss was made."""
         if not len(self._sorted) or one.at > self._sorted[-1] + 1:
             return False
@@ -92,7 +92,7 @@ class _Numbers:
         first, last = np.searchsorted(self._sorted, spans[one.forward])
         return bool(last > first)
 
-    def before(self, one: Asked) -> int:
+    def before(self, one: BranchTest) -> int:
         """The latest node of this graph that the tested value was computed from."""
         for number in one.near:
             at = int(np.searchsorted(self._sorted, number))
@@ -100,7 +100,7 @@ class _Numbers:
                 return int(self._rows[at])
         return -1
 
-    def after(self, one: Asked) -> int:
+    def after(self, one: BranchTest) -> int:
         """The first node of this graph made after the test."""
         at = int(np.searchsorted(self._sorted, one.at))
         return int(self._rows[at]) if at < len(self._rows) else -1
@@ -124,7 +124,7 @@ def _module_row(path: str | None, row_of: Mapping[str, int]) -> int:
     return -1 if path is None else row_of.get("", -1)
 
 
-def values_text(one: Asked) -> str:
+def values_text(one: BranchTest) -> str:
     """``0.730 > 0.750``, in the order of the source; ``""`` if the numbers are not known."""
     left, right = one.numbers
     if not one.symbol:
@@ -162,8 +162,8 @@ def _repeated(one: Repeated) -> str:
     line = source_line(*one.place)
     where = line.label if line.cell is not None else f"{name}:{line.line}"
     return (
-        f"`{one.condition or 'a test'}` ({where}) came out {one.taken} {plural(one.times, 'time')} "
-        f"in one forward; {one.shown} of these are shown."
+        f"`{one.condition or 'a test'}` ({where}) was {one.taken} {plural(one.times, 'time')} in "
+        f"one forward; {one.shown} of these are shown."
     )
 
 
@@ -171,17 +171,17 @@ def _fault(trace: TraceResult) -> tuple[str, ...]:
     if not trace.branches.fault:
         return ()
     return (
-        "Watching what Python asks of tensors failed halfway, so later tests are missing "
+        "Watching the tests of tensor values failed partway, so later tests are missing "
         f"({trace.branches.fault}).",
     )
 
 
 def branch_lines(record: GraphRecord) -> list[str]:
-    """One line per test: ``asked: sure > limit (0.730 > 0.750) is False, cell [4], line 35``."""
+    """One line per test: ``tested: sure > limit (0.730 > 0.750) is False, cell [4], line 35``."""
     runs = groupby(record.branches, key=lambda one: (one.source, one.condition, one.taken))
     lines = [_line(record, list(same)) for _, same in runs]
     more = len(lines) - _MOST_LINES
-    return [*lines[:_MOST_LINES], f"asked: … {more} more"] if more > 0 else lines
+    return [*lines[:_MOST_LINES], f"tested: … {more} more"] if more > 0 else lines
 
 
 def _line(record: GraphRecord, run: Sequence[Branch]) -> str:
@@ -192,7 +192,7 @@ def _line(record: GraphRecord, run: Sequence[Branch]) -> str:
     shown = "" if not one.values or one.values == condition else f" ({one.values})"
     where = f", {source.label}" if source else ""
     times = f" × {len(run)}" if len(run) > 1 else ""
-    return f"asked: {condition}{shown} is {one.taken}{times}{where}"
+    return f"tested: {condition}{shown} is {one.taken}{times}{where}"
 
 
 # The `if` that encloses a line of code, if its source can still be read.

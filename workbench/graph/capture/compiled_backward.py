@@ -118,13 +118,13 @@ class Reader:
             self._described = self._described or "val" in node.meta
             self.add(node.name, _operation(node), inputs)
         elif node.target is operator.getitem:
-            self.hand_on(node.name, inputs)
+            self.pass_on(node.name, inputs)
 
     def add_input(self, name: str) -> None:
         """Add an input of the graph: AOTAutograd names gradients ``tangents_...``."""
         self._makers[name] = frozenset({_OUTSIDE} if name.startswith("tangents") else ())
 
-    def hand_on(self, name: str, inputs: Iterable[str]) -> None:
+    def pass_on(self, name: str, inputs: Iterable[str]) -> None:
         """Add a value that is one of ``inputs``, or a part of one."""
         self._makers[name] = frozenset(row for one in inputs for row in self._made(one))
 
@@ -231,7 +231,7 @@ def _see(found: Reader, statement: ast.stmt) -> None:
     if not isinstance(target, ast.Name):
         return
     if isinstance(value, ast.Subscript):
-        found.hand_on(target.id, _names(value.value))
+        found.pass_on(target.id, _names(value.value))
     elif isinstance(value, ast.Call):
         op = _op(value.func)
         if op:

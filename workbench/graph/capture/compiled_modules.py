@@ -41,10 +41,10 @@ def owners_inside(
         own: the compiled node's own module, used where nothing is known; may be negative.
         parameter_owners: modules whose parameters lead into the node.
     """
-    homes = _Homes(modules, own, Counter(parameter_owners))
+    bases = _Bases(modules, own, Counter(parameter_owners))
     stacks = {one.modules for one in graph.operations}
-    homes.find(stacks)
-    owner_of = {stack: homes.owner(stack) for stack in stacks}
+    bases.find(stacks)
+    owner_of = {stack: bases.owner(stack) for stack in stacks}
     owners = [owner_of[one.modules] for one in graph.operations]
     _place_sums(owners, graph, modules)
     return owners
@@ -69,7 +69,7 @@ def _place_sums(owners: list[int], graph: BackwardGraph, modules: Sequence[Graph
             owners[user] = modules[owner].parent if is_leaf else owner
 
 
-class _Homes:
+class _Bases:
     """The module that each root (``L['self']``) stands for."""
 
     def __init__(self, modules: Sequence[GraphModule], own: int, parameters: Counter[int]) -> None:
@@ -77,7 +77,7 @@ class _Homes:
         self._own = own
         self._parameters = parameters
         self._row_of = {module.path: row for row, module in enumerate(modules)}
-        self._home: dict[str, int] = {}
+        self._base_of: dict[str, int] = {}
 
     def find(self, stacks: Iterable[ModuleStack]) -> None:
         entries: dict[str, set[tuple[str, str]]] = defaultdict(set)
@@ -86,30 +86,30 @@ class _Homes:
                 root, below = split_path(path)
                 entries[root].add((below, cls))
         for root, below in entries.items():
-            home = self._best(below)
-            if home is not None:
-                self._home[root] = home
+            base = self._best(below)
+            if base is not None:
+                self._base_of[root] = base
 
     def owner(self, stack: ModuleStack) -> int:
         for path, cls in reversed(stack):
             root, below = split_path(path)
-            row = self._below(self._home.get(root), below)
+            row = self._below(self._base_of.get(root), below)
             if row is not None and self._modules[row].cls == cls:
                 return row
-        if not stack and len(self._home) == 1:  # code of the frame's own forward
-            return self._home.get(_SELF, self._own)
+        if not stack and len(self._base_of) == 1:  # code of the frame's own forward
+            return self._base_of.get(_SELF, self._own)
         return self._own
 
     def _best(self, entries: set[tuple[str, str]]) -> int | None:
         longest = max(entries, key=lambda entry: len(entry[0]))
         candidates = [
-            row for row in self._homes_of(*longest) if self._fits(row, entries) == len(entries)
+            row for row in self._bases_of(*longest) if self._fits(row, entries) == len(entries)
         ]
         # A class that the model does not have (a wrapper of the user's) fits nowhere.
-        candidates = candidates or self._homes_of(*longest)
+        candidates = candidates or self._bases_of(*longest)
         return max(candidates, key=self._rank, default=None)
 
-    def _homes_of(self, below: str, cls: str) -> list[int]:
+    def _bases_of(self, below: str, cls: str) -> list[int]:
         """Modules that have a submodule of class ``cls`` at ``below``."""
         end = f".{below}" if below else ""
         paths = [
@@ -119,23 +119,23 @@ class _Homes:
         ]
         return [self._row_of[path] for path in paths if path in self._row_of]
 
-    def _fits(self, home: int, entries: set[tuple[str, str]]) -> int:
-        rows = ((self._below(home, below), cls) for below, cls in entries)
+    def _fits(self, base: int, entries: set[tuple[str, str]]) -> int:
+        rows = ((self._below(base, below), cls) for below, cls in entries)
         return sum(row is not None and self._modules[row].cls == cls for row, cls in rows)
 
-    def _rank(self, home: int) -> tuple[int, bool, int]:
-        path = self._modules[home].path
+    def _rank(self, base: int) -> tuple[int, bool, int]:
+        path = self._modules[base].path
         inside = sum(
             count
             for row, count in self._parameters.items()
-            if row == home or path == "" or self._modules[row].path.startswith(f"{path}.")
+            if row == base or path == "" or self._modules[row].path.startswith(f"{path}.")
         )
-        return inside, home == self._own, -len(path)
+        return inside, base == self._own, -len(path)
 
-    def _below(self, home: int | None, below: str) -> int | None:
-        if home is None:
+    def _below(self, base: int | None, below: str) -> int | None:
+        if base is None:
             return None
-        path = self._modules[home].path
+        path = self._modules[base].path
         return self._row_of.get(f"{path}.{below}" if path and below else path or below)
 
 

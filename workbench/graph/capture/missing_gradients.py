@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from workbench.graph.capture.call_columns import Table
-from workbench.graph.core.frozen_text import FrozenText
+from workbench.graph.core.frozen_parameters import FrozenText
 from workbench.graph.forward.checkpoint_nodes import UNWATCHED as IN_CHECKPOINT
-from workbench.graph.forward.graph_exits import CHECKPOINT, Cut, CutsSeen
+from workbench.graph.forward.graph_exits import CHECKPOINT, GraphExit, GraphExitsSeen
 from workbench.records import Unreached
 from workbench.records.source import source_line
 
@@ -35,40 +35,41 @@ if TYPE_CHECKING:
 # Description of what a graph exit did.
 
 
-def told(cut: Cut, *, taken: bool, leads: bool) -> str:
-    """Describe what ``cut`` did, in one sentence.
+def _sentence(graph_exit: GraphExit, *, taken: bool, leads: bool) -> str:
+    """Describe what ``graph_exit`` did, in one sentence.
 
     Args:
-        cut: the graph exit.
+        graph_exit: the graph exit.
         taken: whether it took the parameter itself, not something computed from it.
         leads: whether its value was seen to continue as a tensor towards the loss.
     """
     what = "it" if taken else "what was computed from it"
-    op = ".data" if cut.op == "data" else cut.op
-    who = f"`{op}`{at(cut.module, cut.place)}"
-    if cut.escapes_as and not leads:
-        verb = "turned" if cut.op in {"item", "tolist", "float", "int"} else "cut"
-        after = "which carries no gradient"
-        if verb == "turned":
-            return f"{who} turned {what} into {cut.escapes_as}, {after}."
-        return f"{who} cut {what} from the graph; it went on as {cut.escapes_as}, {after}."
-    if cut.reason == "no_grad":
-        return f"{who} used {what} under {cut.how}."
-    if cut.how == "custom Function":
-        return f"The custom Function {who} gave a result without gradient for {what}."
-    if cut.how == "through .data":
+    op = ".data" if graph_exit.op == "data" else graph_exit.op
+    who = f"`{op}`{at(graph_exit.module, graph_exit.place)}"
+    if graph_exit.escapes_as and not leads:
+        result = f"{graph_exit.escapes_as}, which carries no gradient"
+        if graph_exit.op in {"item", "tolist", "float", "int"}:
+            return f"{who} converted {what} to {result}."
+        return f"{who} detached {what} from the graph; it continued as {result}."
+    if graph_exit.reason == "no_grad":
+        return f"{who} used {what} under {graph_exit.how}."
+    if graph_exit.how == "custom Function":
+        return f"The custom Function {who} returned a result without gradient for {what}."
+    if graph_exit.how == "through .data":
         return f"{who} wrote {what} through `.data`, which autograd does not see."
-    if cut.reason == "detached":
-        return f"{who} cut {what} from the graph."
-    if cut.op == "compiled region":
-        return f"The {cut.op}{at(cut.module, cut.place)} gave a result that carries no gradient."
-    if cut.op == "grad":
+    if graph_exit.reason == "detached":
+        return f"{who} detached {what} from the graph."
+    if graph_exit.op == "compiled region":
+        where = at(graph_exit.module, graph_exit.place)
+        return f"The {graph_exit.op}{where} returned a result that carries no gradient."
+    if graph_exit.op == "grad":
         return (
-            f"{who} gave gradients that are constants; pass create_graph=True to go through them."
+            f"{who} returned gradients that are constants; pass create_graph=True to "
+            "differentiate through them."
         )
-    if cut.how:
-        return f"{who} cast {what} to {cut.how}, which carries no gradient."
-    return f"{who} has no gradient and cut {what} from the graph."
+    if graph_exit.how:
+        return f"{who} cast {what} to {graph_exit.how}, which carries no gradient."
+    return f"{who} is not differentiable: it detached {what} from the graph."
 
 
 def at(module: str | None, place: Place | None) -> str:
@@ -179,26 +180,30 @@ class _Watched:
     def __init__(self, names: ModelNames, trace: TraceResult, sequence: Ints) -> None:
         self._names = names
         self._trace = trace
-        self._seen = trace.cuts
+        self._seen = trace.graph_exits
         self._ran = set(trace.seconds())
-        self._masks = cuts_before(trace.cuts, sequence)
+        self._masks = exits_before(trace.graph_exits, sequence)
         """The set of graph exits behind each value that comes from exits and that the loss used."""
         self._leading = reduce(or_, self._masks, 0)
         self._inside = sum(
-            1 << row for row, cut in enumerate(self._seen.cuts) if cut.how == CHECKPOINT
+            1 << row
+            for row, graph_exit in enumerate(self._seen.exits)
+            if graph_exit.how == CHECKPOINT
         )
         """Exits inside activation checkpoints, which are no exits if these checkpoints have
         nodes."""
-        self._escaped = sum(1 << row for row, cut in enumerate(self._seen.cuts) if cut.escapes_as)
+        self._escaped = sum(
+            1 << row for row, graph_exit in enumerate(self._seen.exits) if graph_exit.escapes_as
+        )
 
     def of(self, name: str, row: int) -> Explained:
         inside = self._seen.behind.get(name, 0) & self._inside
         behind = self._seen.behind.get(name, 0) & ~self._inside | self._after(inside)
         taken = self._seen.taken.get(name, 0)
         if behind & self._leading:
-            return self._cut(name, behind & self._leading)
+            return self._at_exit(name, behind & self._leading)
         if behind & self._escaped:
-            return self._cut(name, behind & self._escaped)
+            return self._at_exit(name, behind & self._escaped)
         if inside & self._leading:
             return self._without_inputs(name, inside & self._leading)
         call = self._seen.used.get(name)
@@ -208,38 +213,41 @@ class _Watched:
             return self._unused(name, row)
         use = self._trace.calls[call]
         text = f"`{use.op}`{at(None, use.place)} used it, but nothing computed from that reaches "
-        cut = self._last(behind) if behind else None
-        if cut is not None:
-            text += f"this loss; it was last seen at `{cut.op}`{at(cut.module, cut.place)}."
+        graph_exit = self._last(behind) if behind else None
+        if graph_exit is not None:
+            where = at(graph_exit.module, graph_exit.place)
+            text += f"this loss; it was last seen at `{graph_exit.op}`{where}."
             return Explained(name, "off_path", text, use.place)
         return Explained(name, "off_path", text + "this loss.", use.place)
 
     def _after(self, inside: int) -> int:
         """The graph exits of values that came out of activation checkpoints."""
-        later = (row for row, cut in enumerate(self._seen.cuts) if cut.before & inside)
+        later = (
+            row for row, graph_exit in enumerate(self._seen.exits) if graph_exit.before & inside
+        )
         return sum(1 << row for row in later) & ~self._inside
 
-    def _without_inputs(self, name: str, cuts: int) -> Explained:
+    def _without_inputs(self, name: str, exits: int) -> Explained:
         """Explain a parameter whose checkpoint has no node though its result reaches the loss."""
-        cut = self._last(cuts)
-        text = told(cut, taken=bool(self._seen.taken.get(name, 0) & cuts), leads=True)
-        return Explained(name, cut.reason, f"{text} {_NO_INPUTS}", cut.place)
+        graph_exit = self._last(exits)
+        text = _sentence(graph_exit, taken=bool(self._seen.taken.get(name, 0) & exits), leads=True)
+        return Explained(name, graph_exit.reason, f"{text} {_NO_INPUTS}", graph_exit.place)
 
-    def _last(self, cuts: int) -> Cut:
-        return self._seen.cuts[cuts.bit_length() - 1]
+    def _last(self, exits: int) -> GraphExit:
+        return self._seen.exits[exits.bit_length() - 1]
 
-    def _cut(self, name: str, cuts: int) -> Explained:
-        row = cuts.bit_length() - 1
-        cut = self._seen.cuts[row]
+    def _at_exit(self, name: str, exits: int) -> Explained:
+        row = exits.bit_length() - 1
+        graph_exit = self._seen.exits[row]
         taken = bool(self._seen.taken.get(name, 0) >> row & 1)
-        text = told(cut, taken=taken, leads=bool(self._leading >> row & 1))
+        text = _sentence(graph_exit, taken=taken, leads=bool(self._leading >> row & 1))
         again = self._again(row)
         if again is not None:
             where = at(again.module, again.place)
-            text += f" Further on, `{again.op}`{where} cuts what comes from there again."
-        return Explained(name, cut.reason, text, cut.place)
+            text += f" Further on, `{again.op}`{where} detaches the result of that again."
+        return Explained(name, graph_exit.reason, text, graph_exit.place)
 
-    def _again(self, row: int) -> Cut | None:
+    def _again(self, row: int) -> GraphExit | None:
         """The last of the exits through which alone the value of exit ``row`` reaches the loss."""
         later = self._after(1 << row)
         masks = [mask for mask in self._masks if mask >> row & 1]
@@ -247,12 +255,12 @@ class _Watched:
             return None
         return self._last(later & self._leading)
 
-    def _taken(self, name: str, cuts: int) -> Explained:
+    def _taken(self, name: str, exits: int) -> Explained:
         """Explain a parameter used only by exits whose results do not reach the loss either."""
-        cut = self._last(cuts)
-        text = told(cut, taken=True, leads=True)
-        text += " What came of that does not reach this loss."
-        return Explained(name, cut.reason, text, cut.place)
+        graph_exit = self._last(exits)
+        text = _sentence(graph_exit, taken=True, leads=True)
+        text += " The result of that does not reach this loss."
+        return Explained(name, graph_exit.reason, text, graph_exit.place)
 
     def _unused(self, name: str, row: int) -> Explained:
         module = self._names.modules[row]
@@ -285,7 +293,7 @@ class _Watched:
         return None
 
 
-def cuts_before(seen: CutsSeen, sequence: Ints) -> set[int]:
+def exits_before(seen: GraphExitsSeen, sequence: Ints) -> set[int]:
     """The sets of graph exits whose values were used by the nodes numbered in ``sequence``."""
     if not seen.flows:
         return set()

@@ -60,7 +60,7 @@ NO_MODEL = (
     "`model=` to name them."
 )
 ELSEWHERE = (
-    "Part of the forward ran on another thread than the capture; what ran there, and what bears "
+    "Part of the forward ran on another thread than the capture; what ran there, and what has "
     "the same numbers, was placed by its parameters and has no source lines."
 )
 

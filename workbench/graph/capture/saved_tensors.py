@@ -84,7 +84,7 @@ class HeldStorage:
         text = f"{tensors}: {byte_size(self.num_bytes)}, {self.kind}"
         if not self.others:
             return f"{text}, held by this {self.holder} alone"
-        first = "; ".join(_told(node) for node in self.others[:3])
+        first = "; ".join(_described(node) for node in self.others[:3])
         more = f" and {len(self.others) - 3} more" if len(self.others) > 3 else ""
         return f"{text}, also held by {first}{more}"
 
@@ -169,7 +169,7 @@ def split_by_holder(
     return held_inside & ~held_outside, held_inside & held_outside
 
 
-def _told(node: GraphNode) -> str:
+def _described(node: GraphNode) -> str:
     where = f" in `{node.module}`" if node.module else ""
     line = f" ({node.source.label})" if node.source is not None else ""
     return f"`{node.op}`{where}{line}"
@@ -228,7 +228,7 @@ class CheckpointInputs:
                 found.setdefault(id(tensor), (name, tensor))
         return list(found.values())
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release all tensors."""
         self.num_results = len(self._results)
         self._regions = Regions()
@@ -443,12 +443,12 @@ class SavedBytes:
         if self.closed:
             found.append(
                 "What these objects hold, which custom Functions keep on their ctx, could not be "
-                f"looked into, so bytes may be missing: {_counted(self.closed)}."
+                f"inspected, so bytes may be missing: {_counted(self.closed)}."
             )
         if self.num_cut_short:
             found.append(
-                "Custom Functions keep so many objects on their ctx that not all were looked "
-                "through; bytes may be missing."
+                "Custom Functions keep so many objects on their ctx that not all were "
+                "inspected; bytes may be missing."
             )
         if self.elsewhere_bytes:
             found.append(
@@ -507,7 +507,7 @@ class _Count:
                 self._count_node(row, self._held(node, names))
             except Exception as error:  # noqa: BLE001 - no tensor may break a capture
                 result.faults.append(f"{type(error).__name__}: {error}".split("\n", 1)[0])
-        result.regions.let_go()
+        result.regions.release()
         result.elsewhere_bytes = self._bytes_elsewhere()
         return result
 

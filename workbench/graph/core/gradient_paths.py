@@ -29,7 +29,7 @@ _SAME_VALUES = frozenset(
 """Those that usually pass on the same memory."""
 
 
-def doubtful(graph: Walk) -> dict[int, list[tuple[int, int]]]:
+def slots_to_check(graph: Walk) -> dict[int, list[tuple[int, int]]]:
     """Nodes whose gradients must be checked: row -> (index of the gradient, row of the maker).
 
     Only where several nodes that could make a value that is not finite pass gradients to the same
@@ -51,12 +51,14 @@ def doubtful(graph: Walk) -> dict[int, list[tuple[int, int]]]:
     return found
 
 
-def givers(graph: Walk) -> dict[int, int]:
+def upstream_nodes(graph: Walk) -> dict[int, int]:
     """Row -> its upstream node, if that is the only one and often passes gradients on as is."""
     num_users = np.bincount(graph.edge_from, minlength=len(graph.nodes))
-    is_giver = [_plain_name(node_type(node)) in _SAME_VALUES for node in graph.nodes]
+    passes_unchanged = [_plain_name(node_type(node)) in _SAME_VALUES for node in graph.nodes]
     edges = zip(graph.edge_from.tolist(), graph.edge_to.tolist(), strict=True)
-    return {maker: user for maker, user in edges if is_giver[user] and num_users[maker] == 1}
+    return {
+        maker: user for maker, user in edges if passes_unchanged[user] and num_users[maker] == 1
+    }
 
 
 def passes_on(type_name: str) -> bool:

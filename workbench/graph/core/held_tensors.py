@@ -43,7 +43,7 @@ _CLOSED = (
     *(types.FrameType, types.TracebackType),
 )
 """Types that lead to another graph, or to the whole program."""
-_WITH_LIVES_OF_THEIR_OWN = ("torch", "workbench")
+_INDEPENDENT_PACKAGES = ("torch", "workbench")
 
 
 @dataclass
@@ -142,21 +142,21 @@ def held_by(value: Any, *, into_objects: bool = True) -> Iterable[Any] | None:
     """Objects that ``value`` refers to; None if they must not be inspected."""
     kind = cast("type[Any]", type(value))
     if issubclass(kind, types.FunctionType):
-        return _brought_along(value)
+        return _held_by_function(value)
     if issubclass(kind, (*_CONTAINERS, *_CALLABLES)):
         return gc.get_referents(value)
     if not into_objects or issubclass(kind, _OF_THE_PROGRAM):
         return ()
     if issubclass(kind, _CLOSED):
         return None
-    if any(map(_lives_on_its_own, kind.__mro__)):
+    if any(map(_is_independent, kind.__mro__)):
         return ()
     if issubclass(kind, np.ndarray):
         return _under_array(value)
     return gc.get_referents(value)
 
 
-def _brought_along(function: types.FunctionType) -> Iterable[Any]:
+def _held_by_function(function: types.FunctionType) -> Iterable[Any]:
     """Objects that a function refers to, without the globals of its module."""
     return [
         *(function.__closure__ or ()),
@@ -173,6 +173,6 @@ def _under_array(array: Any) -> Iterable[Any] | None:
     return None if array.base is None else (array.base,)
 
 
-def _lives_on_its_own(cls: type) -> bool:
+def _is_independent(cls: type) -> bool:
     package, _, rest = cls.__module__.partition(".")
-    return package in _WITH_LIVES_OF_THEIR_OWN and not rest.startswith("distributions")
+    return package in _INDEPENDENT_PACKAGES and not rest.startswith("distributions")

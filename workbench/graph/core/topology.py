@@ -111,8 +111,8 @@ def _protect(num_nodes: int, tops: Sequence[Node]) -> None:
 
     `workbench.graph.core.deep_graph_release` says why.
 
-    Each node goes to the ladder of the last start that reaches it, so that many starts on one deep
-    graph cost no more than one.
+    Each node goes to the release list of the last start that reaches it, so that many starts on one
+    deep graph cost no more than one.
     """
     if num_nodes < DEEP:
         return

@@ -57,8 +57,8 @@ class Outputs:
         if not self.num_unknown:
             return []
         return [
-            f"{plural(self.num_unknown, 'node')} gave a tensor whose size torch does not tell, as "
-            "one with ragged rows (nested); its output counts as 0 bytes."
+            f"{plural(self.num_unknown, 'node')} returned a tensor whose size torch does not "
+            "report (a nested tensor with ragged rows, for example); its output counts as 0 bytes."
         ]
 
 

@@ -175,7 +175,7 @@ def names_less(a: GraphRecord, b: GraphRecord) -> Literal["A", "B", ""]:
     return "B" if knows_a else "A"
 
 
-def told_less(a: GraphRecord, b: GraphRecord) -> str:
+def names_less_sentence(a: GraphRecord, b: GraphRecord) -> str:
     """One sentence about which capture names less, and what it lacks; ``""`` if neither does."""
     name = names_less(a, b)
     if not name:

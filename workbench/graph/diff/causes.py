@@ -47,7 +47,7 @@ _Key = tuple[str, str, str]
 """(module path, function, the test as it is written)."""
 
 
-def asked_otherwise(a: GraphRecord, b: GraphRecord) -> tuple[str, SourceLine | None]:
+def changed_test(a: GraphRecord, b: GraphRecord) -> tuple[str, SourceLine | None]:
     """One sentence about the first test with another outcome in ``b``, and its line in ``a``.
 
     Empty and None if every test that both made had the same outcome.
@@ -136,7 +136,7 @@ def other_line(diff: GraphDiff, *, of_script: bool) -> Cause | None:
         if only_a or only_b:
             first = min((*only_a, *only_b))[0]
             found.append((first, place, [s for _, s in only_a], [s for _, s in only_b]))
-    return _told_branch(diff, *min(found)[1:]) if found else None
+    return _branch_sentence(diff, *min(found)[1:]) if found else None
 
 
 def _has_changed(
@@ -154,7 +154,7 @@ def _has_changed(
     return not changed.any() or bool((changed & ~explained & (of_a | of_b)).any())
 
 
-def _told_branch(
+def _branch_sentence(
     diff: GraphDiff, place: _Place, only_a: list[int], only_b: list[int]
 ) -> tuple[str, int]:
     where = (
@@ -204,8 +204,8 @@ def _lines(
     The step may be in another cell, so the file of a script's functions is left out.
     """
     found: dict[_Place, dict[str | int, tuple[int, int]]] = defaultdict(dict)
-    told = _told(diff, rows, of_script=of_script) & (sources >= 0)
-    for row in np.flatnonzero(told).tolist():
+    selected = _operations_of(diff, rows, of_script=of_script) & (sources >= 0)
+    for row in np.flatnonzero(selected).tolist():
         source = int(sources[row])
         line = diff.sources[source]
         file = "" if of_script else line.filename
@@ -214,7 +214,7 @@ def _lines(
     return found
 
 
-def _told(
+def _operations_of(
     diff: GraphDiff, rows: npt.NDArray[np.int32], *, of_script: bool
 ) -> npt.NDArray[np.bool_]:
     """Mask of the operations of the capture of ``rows`` whose line is in the script, or is not."""
@@ -240,8 +240,12 @@ def longer_loop(diff: GraphDiff, *, of_script: bool) -> Cause | None:
         diff: the diff, complete except for its sentence.
         of_script: whether to consider the lines of the script, or those of the model.
     """
-    count_a = _call_counts(diff, diff.node_source, _told(diff, diff.node_a, of_script=of_script))
-    count_b = _call_counts(diff, diff.node_source_b, _told(diff, diff.node_b, of_script=of_script))
+    count_a = _call_counts(
+        diff, diff.node_source, _operations_of(diff, diff.node_a, of_script=of_script)
+    )
+    count_b = _call_counts(
+        diff, diff.node_source_b, _operations_of(diff, diff.node_b, of_script=of_script)
+    )
     differ = [key for key in count_a if count_b[key] not in {0, count_a[key]}]
     if not differ:
         return None
@@ -256,11 +260,11 @@ def longer_loop(diff: GraphDiff, *, of_script: bool) -> Cause | None:
 
 
 def _call_counts(
-    diff: GraphDiff, sources: npt.NDArray[np.int32], told: npt.NDArray[np.bool_]
+    diff: GraphDiff, sources: npt.NDArray[np.int32], selected: npt.NDArray[np.bool_]
 ) -> Counter[tuple[int, int, int]]:
     """(module, line, operation) -> number of Python calls; if a line is known, the module is -1."""
     seen: dict[tuple[int, int, int, tuple[int, int]], None] = {}
-    for row in np.flatnonzero(told).tolist():
+    for row in np.flatnonzero(selected).tolist():
         call, source = int(diff.node_call[row]), int(sources[row])
         module = int(diff.node_module[row])
         key = (module if source < 0 else -1, source, int(diff.node_op[row]))
@@ -332,8 +336,8 @@ class Known:
     frozen_a: AbstractSet[str]
     """Names of the frozen parameters of A's model, if they are known."""
     frozen_b: AbstractSet[str]
-    asked: Cause = ("", -1)
-    """Sentence and line of the first test with different outcomes (`asked_otherwise`)."""
+    test: Cause = ("", -1)
+    """Sentence and line of the first test with different outcomes (`changed_test`)."""
     names_less: str = ""
     """A sentence about the capture that has no calls and lines, if only one has none."""
 
@@ -350,9 +354,9 @@ def explain(diff: GraphDiff, known: Known) -> Cause:
         count = plural(int(is_operation.sum()), "backward node")
         same = f"A and B are the same graph: {count}, equal shapes, dtypes and saved bytes"
         return _joined(f"{same}{_moved(diff)}.", known.names_less), -1
-    asked, line = known.asked
+    test, line = known.test
     cause, source = next((found for rule in _rules(known) if (found := rule(diff))), ("", -1))
-    said = (asked, cause, consequences(diff), bytes_sentence(diff), known.names_less)
+    said = (test, cause, consequences(diff), bytes_sentence(diff), known.names_less)
     return _joined(*said), source if line < 0 else line
 
 
@@ -371,7 +375,7 @@ def _rules(known: Known) -> list[Callable[[GraphDiff], Cause | None]]:
     if known.names_less:
         return [*rules, _batch]
     rules += [partial(other_line, of_script=False), partial(longer_loop, of_script=False)]
-    if known.asked[0]:
+    if known.test[0]:
         return [*rules, _batch]
     return [
         *rules,

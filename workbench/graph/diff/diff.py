@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.graph.core.empty_columns import no_bins, no_inner
-from workbench.graph.diff.align import align, names_less, told_less
-from workbench.graph.diff.causes import Known, asked_otherwise, explain
+from workbench.graph.diff.align import align, names_less, names_less_sentence
+from workbench.graph.diff.causes import Known, changed_test, explain
 from workbench.graph.diff.union import Union
 from workbench.records import DIFF_STATES, DiffSide, GraphDiff, RecordError
 
@@ -119,9 +119,11 @@ def diff_records(a: GraphRecord, b: GraphRecord) -> GraphDiff:
         **no_inner(),
         branches=(),
     )
-    asked, line = asked_otherwise(a, b)
+    test, line = changed_test(a, b)
     at = -1 if line is None else found.sources.index(line)
-    sentence, source = explain(found, Known(_frozen(a), _frozen(b), (asked, at), told_less(a, b)))
+    sentence, source = explain(
+        found, Known(_frozen(a), _frozen(b), (test, at), names_less_sentence(a, b))
+    )
     return dataclasses.replace(found, sentence=sentence, cause_source=source)
 
 

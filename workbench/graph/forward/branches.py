@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asked:
+class BranchTest:
     """One test of a tensor, ``if sure > limit:``."""
 
     place: Place
@@ -69,7 +69,7 @@ class Repeated:
 class BranchesSeen:
     """All tests that were made, in order."""
 
-    asked: tuple[Asked, ...] = ()
+    tests: tuple[BranchTest, ...] = ()
     repeated: tuple[Repeated, ...] = ()
     """Repeated tests of the last forward."""
     fault: str = ""
@@ -119,7 +119,7 @@ class Test:
     """Whether the number is its left side."""
 
 
-def asked(frame: FrameType) -> Test:
+def truth_test(frame: FrameType) -> Test:
     """The expression that ``frame`` tests now, while a tensor's truth value is requested."""
     code, at = frame.f_code, frame.f_lasti // 2
     if dis.opname[code.co_code[2 * at]].startswith(_TESTS):
@@ -128,7 +128,7 @@ def asked(frame: FrameType) -> Test:
     return Test(span[0] or frame.f_lineno, _text(code.co_filename, span))
 
 
-def asked_of_number(frame: FrameType) -> Test | None:
+def number_test(frame: FrameType) -> Test | None:
     """The test that ``frame`` is about to make of the number a call returns now; None if none.
 
     The test is of the number itself, or of its comparison with a constant or a variable: anything
@@ -208,14 +208,14 @@ def _comparison(frame: FrameType, at: int, call: _Span) -> Test | None:
     return Test(span[0] or frame.f_lineno, text, symbol_of(compare), other, is_left)
 
 
-def _steps(code: CodeType, at: int, way: int) -> Iterator[int]:
-    """Instructions after ``at`` (``way`` 1) or before it (-1) that do something."""
+def _steps(code: CodeType, at: int, step: int) -> Iterator[int]:
+    """Instructions after ``at`` (``step`` 1) or before it (-1) that do something."""
     instructions = code.co_code
-    at += way
+    at += step
     while 0 <= 2 * at < len(instructions):
         if dis.opname[instructions[2 * at]] not in _SILENT:
             yield at
-        at += way
+        at += step
 
 
 def _span(code: CodeType, at: int) -> _Span:
@@ -285,7 +285,7 @@ _NAMES = {
 _COMPARISONS = {name: symbol for symbol, names in _NAMES.items() for name in names}
 _TRUTHS = frozenset({"__bool__", "is_nonzero", "equal", "allclose"})
 _NUMBERS = frozenset({"item", "__float__", "__int__"})
-_ASKS = _TRUTHS | _NUMBERS
+_READS = _TRUTHS | _NUMBERS
 
 
 class _Compared(NamedTuple):
@@ -301,7 +301,7 @@ class BranchRecorder:
 
     Args:
         module: returns the path of the module that runs now, None outside.
-        maker: returns the node whose value left the graph on the way to a tensor, if one did.
+        maker: returns the node whose value left the graph on the path to a tensor, if one did.
     """
 
     def __init__(
@@ -310,7 +310,7 @@ class BranchRecorder:
         self._module = module
         self._maker = maker
         self._compared: _Compared | None = None
-        self._asked: deque[Asked] = deque(maxlen=_MOST_KEPT)
+        self._recorded: deque[BranchTest] = deque(maxlen=_MOST_KEPT)
         self._tests: dict[tuple[CodeType, int, bool], Test | None] = {}
         self._times: Counter[tuple[Any, ...]] = Counter()
         self._shown: Counter[tuple[Any, ...]] = Counter()
@@ -333,7 +333,7 @@ class BranchRecorder:
             total, shown = one.times + times, one.shown + self._shown[key]
             repeated[key[:3]] = Repeated(place, condition, taken, total, shown)
         hidden = tuple(one for one in repeated.values() if one.times > one.shown)
-        return BranchesSeen(tuple(self._asked), hidden, self._fault)
+        return BranchesSeen(tuple(self._recorded), hidden, self._fault)
 
     def before(self, func: Any) -> None:
         """Prepare for a torch function: nothing is held while it allocates."""
@@ -344,19 +344,19 @@ class BranchRecorder:
         """Process a torch function that has returned ``result``."""
         name = getattr(call.func, "__name__", "")
         symbol = _COMPARISONS.get(name)
-        if (symbol is None and name not in _ASKS) or self._fault:
+        if (symbol is None and name not in _READS) or self._fault:
             return
         try:
             if symbol is None:
-                self._ask(name, call.args[0], result)
+                self._record(name, call.args[0], result)
             elif isinstance(result, torch.Tensor) and result.numel() == 1:
                 self._compared = _Compared(result, symbol, (call.args[0], call.args[1]))
         except Exception as error:  # noqa: BLE001 - the user's forward goes on
             self._fault = f"{type(error).__name__}: {error}"
 
-    def _ask(self, name: str, tensor: torch.Tensor, result: Any) -> None:
+    def _record(self, name: str, tensor: torch.Tensor, result: Any) -> None:
         compared, self._compared = self._compared, None
-        frame = _asking_frame()
+        frame = _testing_frame()
         if frame is None:
             return
         of_number = name in _NUMBERS
@@ -381,8 +381,8 @@ class BranchRecorder:
         self._shown[key] += 1
         with autograd.without_functions(), autograd.without_dispatch():
             left, right = map(_number, (*found.sides, None, None)[:2])
-        self._asked.append(
-            Asked(
+        self._recorded.append(
+            BranchTest(
                 place=place,
                 condition=test.text,
                 symbol=found.symbol,
@@ -398,7 +398,7 @@ class BranchRecorder:
     def _test(self, frame: FrameType, *, of_number: bool) -> Test | None:
         key = (frame.f_code, frame.f_lasti, of_number)
         if key not in self._tests:
-            self._tests[key] = asked_of_number(frame) if of_number else asked(frame)
+            self._tests[key] = number_test(frame) if of_number else truth_test(frame)
         return self._tests[key]
 
     def _near(self, tensor: torch.Tensor, sides: tuple[Any, ...]) -> tuple[int, ...]:
@@ -444,7 +444,7 @@ def _number(side: Any) -> Number | None:
     return side.detach().item()
 
 
-def _asking_frame() -> FrameType | None:
+def _testing_frame() -> FrameType | None:
     """The frame that makes the test, if it is user code: torch itself tests tensors, too."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] - not kept: a cycle
     while frame is not None and (

@@ -61,7 +61,7 @@ def has_reentrant(types: Collection[str]) -> bool:
 
 def recomputed_names(trace: TraceResult | None, graph: Walk) -> set[str]:
     """Parameters that the backward of a checkpoint in ``graph`` reaches."""
-    users: Mapping[str, frozenset[int]] = {} if trace is None else trace.cuts.recomputed
+    users: Mapping[str, frozenset[int]] = {} if trace is None else trace.graph_exits.recomputed
     if not users:
         return set()
     numbers: Ints = graph.sequence
@@ -79,18 +79,18 @@ def recomputed_notes(names: ModelNames, recomputed: Collection[str]) -> list[str
             inside[row].append(name)
             row = names.modules[row].parent  # noqa: PLW2901 - climbing
     left = set(recomputed)
-    said: list[str] = []
+    named: list[str] = []
     for module, own in zip(names.modules, inside, strict=True):  # parents first
         if module.path and own and left.issuperset(own):
-            said.append(f"`{module.path}.*`")
+            named.append(f"`{module.path}.*`")
             left.difference_update(own)
-    said += [f"`{name}`" for name in recomputed if name in left]
-    return [f"{_START}{', '.join(said)}{_END}"]
+    named += [f"`{name}`" for name in recomputed if name in left]
+    return [f"{_START}{', '.join(named)}{_END}"]
 
 
 def is_recomputed(record: GraphRecord, name: str) -> bool:
     """Whether the note of `recomputed_notes` in ``record`` names the parameter ``name``."""
-    said = "".join(note for note in record.notes if note.startswith(_START))
+    named = "".join(note for note in record.notes if note.startswith(_START))
     parts = name.split(".")
     modules = (".".join(parts[:count]) for count in range(1, len(parts)))
-    return f"`{name}`" in said or any(f"`{path}.*`" in said for path in modules)
+    return f"`{name}`" in named or any(f"`{path}.*`" in named for path in modules)

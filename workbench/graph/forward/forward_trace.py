@@ -23,8 +23,8 @@ from workbench.graph.core.module_owners import OUTSIDE
 from workbench.graph.core.source_lines import LineFinder
 from workbench.graph.forward.branches import BranchesSeen, BranchRecorder
 from workbench.graph.forward.function_mode import BackwardCall, CallRecorder, Region
-from workbench.graph.forward.graph_exit_recorder import CutRecorder
-from workbench.graph.forward.graph_exits import CutsSeen
+from workbench.graph.forward.graph_exit_recorder import GraphExitRecorder
+from workbench.graph.forward.graph_exits import GraphExitsSeen
 from workbench.graph.forward.module_hooks import ModuleHooks
 from workbench.graph.forward.trace_result import TraceResult
 from workbench.torch_private import autograd
@@ -67,7 +67,7 @@ class Trace:
         self._parents: list[int] = []
         self._hooks = ModuleHooks()
         self._compiled: set[int] = set()
-        self._cuts: CutRecorder | None = None
+        self._graph_exits: GraphExitRecorder | None = None
         self._branches: BranchRecorder | None = None
         self._calls: CallRecorder | None = None
 
@@ -93,23 +93,23 @@ class Trace:
                 opaque.add(row)
         lines = LineFinder()
         parameters = {key: name for key, (name, _) in names.parameters.items()}
-        self._cuts = CutRecorder(parameters, self._running_module, lines)
-        self._branches = BranchRecorder(self._running_module, self._cuts.maker)
-        self._calls = CallRecorder(self._on_backward, self._cuts, self._branches, lines)
+        self._graph_exits = GraphExitRecorder(parameters, self._running_module, lines)
+        self._branches = BranchRecorder(self._running_module, self._graph_exits.maker)
+        self._calls = CallRecorder(self._on_backward, self._graph_exits, self._branches, lines)
         self.active = True
         self._calls.__enter__()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release all nodes; the trace continues."""
-        if self._cuts is not None:
-            self._cuts.let_go()
+        if self._graph_exits is not None:
+            self._graph_exits.release()
 
     def stop(self) -> TraceResult:
         """Remove everything again; idempotent."""
         if self.active and self._calls is not None:
             self.active = False
             self._calls.leave()
-        self._hooks.take_off()
+        self._hooks.remove()
         self.models, self.on_backward = {}, None
         return self.result()
 
@@ -126,7 +126,9 @@ class Trace:
             inputs=tuple(self._inputs),
             elsewhere=tuple(self._elsewhere.values()),
             forward_s=tuple(self._forward_s),
-            cuts=self._cuts.seen() if self._cuts is not None else CutsSeen(),
+            graph_exits=self._graph_exits.seen()
+            if self._graph_exits is not None
+            else GraphExitsSeen(),
             branches=self._branches.seen() if self._branches is not None else BranchesSeen(),
             compiled=frozenset(self._paths[row] for row in self._compiled),
         )
@@ -197,7 +199,7 @@ class Trace:
         for inner, parent in enumerate(self._parents):
             if parent in below:
                 below.add(inner)
-        self._hooks.take_off(below - {row})
+        self._hooks.remove(below - {row})
 
     def _enter(
         self, row: int, inputs: Any, *, is_compiled: bool, under_dynamo: bool = False

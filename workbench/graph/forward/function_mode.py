@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from workbench.graph.core.source_lines import LineFinder, Place, applied_function, op_name
 from workbench.graph.forward.branches import BranchRecorder
-from workbench.graph.forward.graph_exit_recorder import CutRecorder
+from workbench.graph.forward.graph_exit_recorder import GraphExitRecorder
 from workbench.graph.forward.loss_scale import ScaledProduct, scaled_product
 from workbench.graph.forward.torch_call import Made, TorchCall
 from workbench.torch_private import autograd, contexts
@@ -136,7 +136,7 @@ class CallRecorder(TorchFunctionMode):
 
     Args:
         on_backward: called when a backward begins.
-        cuts: recorder of graph exits, which receives every torch function as well.
+        graph_exits: recorder of graph exits, which receives every torch function as well.
         branches: recorder of tests, which does so too.
         lines: finds the line of the user's code.
     """
@@ -144,7 +144,7 @@ class CallRecorder(TorchFunctionMode):
     def __init__(
         self,
         on_backward: Callable[[BackwardCall], None],
-        cuts: CutRecorder,
+        graph_exits: GraphExitRecorder,
         branches: BranchRecorder,
         lines: LineFinder,
     ) -> None:
@@ -153,7 +153,7 @@ class CallRecorder(TorchFunctionMode):
         self.products: list[ScaledProduct] = []
         """Multiplications by gradient scalers."""
         self._on_backward = on_backward
-        self._cuts = cuts
+        self._graph_exits = graph_exits
         self._branches = branches
         self._lines = lines
         self._sites = CallSites()
@@ -195,7 +195,7 @@ class CallRecorder(TorchFunctionMode):
         if backward is not None:
             self._on_backward(backward)
         call = TorchCall(func, args, kwargs or {})
-        detached = self._cuts.before(call)
+        detached = self._graph_exits.before(call)
         self._branches.before(func)
         result = self._called(func, args, kwargs or {})
         product = scaled_product(func, args, result)
@@ -207,7 +207,7 @@ class CallRecorder(TorchFunctionMode):
             place = self._lines.place(inspect.currentframe())
             made = Made(before, after, len(self.calls))
             self.calls.append(Call(before, after, op_name(func), place))
-        self._cuts.after(call, result, made, detached)
+        self._graph_exits.after(call, result, made, detached)
         self._branches.after(call, result)
         self._last = self._numbers_taken(after)
         return result
@@ -237,7 +237,7 @@ class CallRecorder(TorchFunctionMode):
             made = Made(before, after, len(self.calls))
             self.calls.append(Call(before, after, "compiled", place))
         if region is not None:
-            self._cuts.after_region(region.module, region.inputs, region.outputs, made)
+            self._graph_exits.after_region(region.module, region.inputs, region.outputs, made)
         self._last = self._numbers_taken(after)
 
     def _numbers_taken(self, after: int) -> int:
@@ -258,6 +258,6 @@ class CallRecorder(TorchFunctionMode):
         if function is not None:
             first = max(self._last, before - function.depth)
             if function.is_checkpoint and first == before - function.depth:
-                self._cuts.checkpoints.enter(first)
+                self._graph_exits.checkpoints.enter(first)
             place = self._lines.place(function.caller)
             self.calls.append(Call(first, before, function.name, place))

@@ -1,10 +1,10 @@
 """Recording of graph exits while a forward runs.
 
 Two things are recorded of a graph exit (see `workbench.graph.forward.graph_exits`) when it happens:
-the nodes that made its inputs (held until `CutRecorder.let_go`, which finds the parameters behind
-them first), and the tensors it returned. These are marked, and so is whatever is computed from
-them, so that at the end the nodes of the loss show which exits are on the way to it. A mark is a
-weak reference to a tensor and a number.
+the nodes that made its inputs (held until `GraphExitRecorder.release`, which finds the parameters
+behind them first), and the tensors it returned. These are marked, and so is whatever is computed
+from them, so that at the end the nodes of the loss show which exits are on the path to it. A mark
+is a weak reference to a tensor and a number.
 
 Nothing is marked before the first exit, so a forward without one only pays for a look at each
 call's arguments. An error in here is recorded and ends the watch; it never reaches the user.
@@ -22,15 +22,15 @@ import torch
 from workbench.graph.core.source_lines import LineFinder, applied_function
 from workbench.graph.core.topology import parameters_behind
 from workbench.graph.forward.checkpoint_nodes import Checkpoints
-from workbench.graph.forward.graph_exits import CHECKPOINT, Cut, CutsSeen, Marks
+from workbench.graph.forward.graph_exits import CHECKPOINT, GraphExit, GraphExitsSeen, Marks
 from workbench.graph.forward.torch_call import (
     ESCAPES,
     Look,
     Made,
     TorchCall,
+    exit_reason,
     gather,
     look_at,
-    why_cut,
 )
 from workbench.torch_private import autograd
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from workbench.records.graph import UnreachedReason
 
 
-class CutRecorder:
+class GraphExitRecorder:
     """Records the graph exits of one forward on one thread; receives every torch function.
 
     Args:
@@ -57,7 +57,7 @@ class CutRecorder:
         self._module = module
         self._lines = lines
         self._rows: dict[tuple[Any, ...], int] = {}
-        self._cuts: list[Cut] = []
+        self._exits: list[GraphExit] = []
         self._pending: list[tuple[Node, int]] = []
         """Nodes whose parameters are not looked up yet, and the graph exit that took their
         value."""
@@ -72,11 +72,11 @@ class CutRecorder:
         self.checkpoints = Checkpoints()
         self._fault = ""
 
-    def seen(self) -> CutsSeen:
+    def seen(self) -> GraphExitsSeen:
         """The graph exits seen so far. Releases every node."""
-        self.let_go()
-        return CutsSeen(
-            cuts=tuple(self._cuts),
+        self.release()
+        return GraphExitsSeen(
+            exits=tuple(self._exits),
             behind=dict(self._behind),
             taken=dict(self._taken),
             used=dict(self._used),
@@ -85,14 +85,14 @@ class CutRecorder:
             fault=self._fault,
         )
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Find the parameters behind the held nodes, and release the nodes."""
-        for name, cuts in parameters_behind(self._pending, self._parameters).items():
-            self._behind[name] = self._behind.get(name, 0) | cuts
+        for name, exits in parameters_behind(self._pending, self._parameters).items():
+            self._behind[name] = self._behind.get(name, 0) | exits
         self._pending.clear()
 
     def maker(self, tensor: torch.Tensor) -> Node | None:
-        """The node whose value left the graph on the way to ``tensor``, while that is held."""
+        """The node whose value left the graph on the path to ``tensor``, while that is held."""
         mask = self._marks.of((tensor,)) if self._marks.any else 0
         return next((node for node, row in reversed(self._pending) if mask >> row & 1), None)
 
@@ -132,7 +132,7 @@ class CutRecorder:
             taken += module.parameters()
             sources = [tensor for tensor in taken if tensor.requires_grad]
             look = Look("compiled region", sources, given, None, self._marks.of(taken))
-            self._cut(look, [tensor for tensor in given if not tensor.requires_grad])
+            self._record_exit(look, [tensor for tensor in given if not tensor.requires_grad])
             self._flow(look, made)
         except Exception as error:  # noqa: BLE001 - the user's forward goes on
             self._fault = f"{type(error).__name__}: {error}"
@@ -166,18 +166,19 @@ class CutRecorder:
             elif look.op in ESCAPES and not given:
                 self._escape(look)
             else:
-                self._look_for_cut(func, look, made)
+                self._look_for_exit(func, look, made)
             self._flow(look, made)
 
-    def _look_for_cut(self, func: Any, look: Look, made: Made | None) -> None:
+    def _look_for_exit(self, func: Any, look: Look, made: Made | None) -> None:
         is_property = getattr(func, "__name__", "") == "__get__"
         if made is None and (not is_property or look.op == "data"):
-            cut = [t for t in look.given if not t.requires_grad or t is look.written]
+            without_grad = [t for t in look.given if not t.requires_grad or t is look.written]
             sources = look.taken
-            if self._cut(look, cut) and look.op in {"detach", "data"} and look.written is None:
-                self._marks.alias(cut[0], sources[0])
+            is_exit = self._record_exit(look, without_grad)
+            if is_exit and look.op in {"detach", "data"} and look.written is None:
+                self._marks.alias(without_grad[0], sources[0])
         elif made is not None:  # max returns indices too, isfinite computes with values inside
-            self._cut(
+            self._record_exit(
                 look, [t for t in look.given if not t.requires_grad and t is not look.written]
             )
         if made is not None and look.written is not None and look.taken:
@@ -187,9 +188,11 @@ class CutRecorder:
                 self._hold(look.taken, row)
                 self._marks.put((origin,), look.mask | 1 << row)
 
-    def _cut(self, look: Look, cut: list[torch.Tensor]) -> bool:
-        """Record that a call took tensors with gradient and returned ``cut`` without gradient."""
-        why = why_cut(look, cut[0], is_off=self._is_off) if cut and look.taken else None
+    def _record_exit(self, look: Look, without_grad: list[torch.Tensor]) -> bool:
+        """Record that a call took tensors with gradient and returned ``without_grad`` without."""
+        if not without_grad or not look.taken:
+            return False
+        why = exit_reason(look, without_grad[0], is_off=self._is_off)
         if why is None:
             return False
         row = self._row(look, *why)
@@ -197,7 +200,7 @@ class CutRecorder:
         if why[2] == CHECKPOINT:
             names = {self._parameters.get(id(tensor), "") for tensor in look.taken}
             self.checkpoints.uses(names - {""})
-        self._mark(look, cut, look.mask | 1 << row)
+        self._mark(look, without_grad, look.mask | 1 << row)
         return True
 
     def _mark(self, look: Look, tensors: Iterable[torch.Tensor], mask: int) -> None:
@@ -209,12 +212,12 @@ class CutRecorder:
         place = self._place(in_function=how == "custom Function")
         module = self._module()
         key = (reason, op, how, module, place)
-        row = self._rows.setdefault(key, len(self._cuts))
-        if row == len(self._cuts):
-            self._cuts.append(Cut(reason, op, how, module, place, before=look.mask))
-        elif look.mask & ~self._cuts[row].before & ~(1 << row):
-            before = (self._cuts[row].before | look.mask) & ~(1 << row)
-            self._cuts[row] = replace(self._cuts[row], before=before)
+        row = self._rows.setdefault(key, len(self._exits))
+        if row == len(self._exits):
+            self._exits.append(GraphExit(reason, op, how, module, place, before=look.mask))
+        elif look.mask & ~self._exits[row].before & ~(1 << row):
+            before = (self._exits[row].before | look.mask) & ~(1 << row)
+            self._exits[row] = replace(self._exits[row], before=before)
         return row
 
     def _place(self, *, in_function: bool) -> Place | None:
@@ -240,9 +243,9 @@ class CutRecorder:
             row = self._row(look, "detached", look.op, "")
             self._hold(look.taken, row)
             escaped |= 1 << row
-        for row, cut in enumerate(self._cuts):
-            if escaped >> row & 1 and not cut.escapes_as:
-                self._cuts[row] = replace(cut, escapes_as=ESCAPES[look.op])
+        for row, graph_exit in enumerate(self._exits):
+            if escaped >> row & 1 and not graph_exit.escapes_as:
+                self._exits[row] = replace(graph_exit, escapes_as=ESCAPES[look.op])
 
     def _flow(self, look: Look, made: Made | None) -> None:
         """Propagate marks: what comes from a graph exit goes into everything computed from it."""

@@ -1,6 +1,6 @@
 """Where a forward left the autograd graph: `detach`, ``no_grad``, `argmax`, ``.item()``.
 
-A *graph exit* (cut) is a torch function that took a value which requires grad and returned one that
+A *graph exit* is a torch function that took a value which requires grad and returned one that
 does not. What was computed from a parameter before the exit gets no gradient through it. Plain
 data; `workbench.graph.forward.graph_exit_recorder` records it,
 `workbench.graph.capture.missing_gradients` reads it.
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 CHECKPOINT = "an activation checkpoint (use_reentrant=True)"
-"""`Cut.how` inside ``checkpoint(..., use_reentrant=True)``, which runs its forward without
+"""`GraphExit.how` inside ``checkpoint(..., use_reentrant=True)``, which runs its forward without
 gradients and again, with gradients, in backward: no graph exit if the checkpoint itself has a
 node."""
 
 
 @dataclass(frozen=True)
-class Cut:
+class GraphExit:
     """One place where values leave the graph, in a loop more than once; plain data."""
 
     reason: UnreachedReason
@@ -46,10 +46,10 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class CutsSeen:
+class GraphExitsSeen:
     """The graph exits of one forward; plain data. A set of exits is a number, one bit for each."""
 
-    cuts: tuple[Cut, ...] = ()
+    exits: tuple[GraphExit, ...] = ()
     behind: Mapping[str, int] = field(default_factory=dict[str, int])
     """Parameter -> the exits whose value was computed from it."""
     taken: Mapping[str, int] = field(default_factory=dict[str, int])

@@ -68,30 +68,30 @@ class ModuleHooks:
         set_compiled_call(module, call)
         self._undo[row].append(lambda: set_compiled_call(module, installed))
 
-    def take_off(self, rows: Iterable[int] | None = None) -> None:
+    def remove(self, rows: Iterable[int] | None = None) -> None:
         """Remove what is installed on ``rows``, or everything; idempotent."""
         for row in list(self._undo if rows is None else rows):
             for undo in self._undo.pop(row, ()):
                 undo()
 
     def _keep(self, row: int, module: nn.Module, handle: Any) -> None:
-        _leave_out(type(module), handle.id)
+        _register(type(module), handle.id)
 
         def undo() -> None:
             handle.remove()
-            _no_longer(type(module), handle.id)
+            _unregister(type(module), handle.id)
 
         self._undo[row].append(undo)
 
 
-def _leave_out(cls: type, hook: int) -> None:
+def _register(cls: type, hook: int) -> None:
     with _lock:
         _ours.add(hook)
         _num_hooked[cls] += 1
         copyreg.dispatch_table.setdefault(cls, _reduced)  # one of the user's own stays
 
 
-def _no_longer(cls: type, hook: int) -> None:
+def _unregister(cls: type, hook: int) -> None:
     with _lock:
         _ours.discard(hook)
         _num_hooked[cls] -= 1

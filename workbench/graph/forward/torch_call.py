@@ -97,7 +97,7 @@ def gather(values: Iterable[Any], found: list[torch.Tensor]) -> None:
                 gather(inner, found)
 
 
-def why_cut(
+def exit_reason(
     look: Look, result: torch.Tensor, *, is_off: bool
 ) -> tuple[UnreachedReason, str, str] | None:
     """Reason, operation and how, for a ``result`` without gradient; None if it is no graph exit.

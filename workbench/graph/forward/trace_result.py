@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from workbench.graph.forward.branches import BranchesSeen
-from workbench.graph.forward.graph_exits import CutsSeen
+from workbench.graph.forward.graph_exits import GraphExitsSeen
 
 if TYPE_CHECKING:
     from workbench.graph.core.walk import Walk
@@ -35,7 +35,7 @@ class TraceResult:
     """First and last number on each other thread on which modules ran, unseen."""
     forward_s: tuple[float, ...] = ()
     """Per path, seconds its forwards took, including all they contain; 0 if it never ran."""
-    cuts: CutsSeen = field(default_factory=CutsSeen)
+    graph_exits: GraphExitsSeen = field(default_factory=GraphExitsSeen)
     """Where values left the graph."""
     branches: BranchesSeen = field(default_factory=BranchesSeen)
     """Tests of tensor values in Python."""
@@ -49,7 +49,9 @@ class TraceResult:
 
     def lines_alone(self) -> TraceResult:
         """The result without modules, for a graph that has nothing of the model that was traced."""
-        return dataclasses.replace(self, owner_at=(), owner=(), cuts=CutsSeen(), forward_s=())
+        return dataclasses.replace(
+            self, owner_at=(), owner=(), graph_exits=GraphExitsSeen(), forward_s=()
+        )
 
     def watched(self, graph: Walk) -> Walk:
         """Return ``graph`` with numbers past `last` for nodes that another thread may have made.
@@ -71,9 +73,9 @@ class TraceResult:
 
 def trace_notes(trace: TraceResult | None) -> list[str]:
     """What watching the forward missed, one sentence each."""
-    if trace is None or not trace.cuts.fault:
+    if trace is None or not trace.graph_exits.fault:
         return []
     return [
         "Watching for places where values leave the graph failed halfway, so the reasons given for "
-        f"parameters without a gradient may be incomplete ({trace.cuts.fault})."
+        f"parameters without a gradient may be incomplete ({trace.graph_exits.fault})."
     ]

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 _PARAMETER = NODE_KINDS.index("parameter")
 _MORE = (
-    " It is used inside an activation checkpoint with use_reentrant=True as well, so its whole "
-    "gradient cannot be told from this graph."
+    " It is used inside an activation checkpoint with use_reentrant=True as well, so this "
+    "graph does not show its whole gradient."
 )
 _SAID = {
     "frozen": "frozen",
     "unused": "not used in this forward",
     "detached": "detached",
     "no_grad": "used without gradients",
-    "not_differentiable": "cut by an operation without a gradient",
-    "off_path": "not on the way to this loss",
+    "not_differentiable": "used by an operation that is not differentiable",
+    "off_path": "not on a path to this loss",
 }
 
 
@@ -71,20 +71,20 @@ def _reached(record: GraphRecord, name: str, row: int) -> str:
             "because no backward of this graph has been watched."
         )
     if record.node_gradient_non_finite[row] < 0:
-        return f"This loss reaches `{name}`, but no gradient arrived" + _giver(
+        return f"This loss reaches `{name}`, but no gradient arrived" + _upstream(
             record,
             row,
             lambda node: record.node_gradient_non_finite[node] >= 0,
-            "was given a gradient and gave none on",
+            "received a gradient and passed none on",
         )
     if record.node_gradient_non_finite[row] == 0 and record.node_gradient_max[row] == 0:
-        return f"`{name}` gets a gradient of nothing but zeros" + _giver(
+        return f"`{name}` gets a gradient of only zeros" + _upstream(
             record,
             row,
             lambda node: (
                 record.node_gradient_non_finite[node] > 0 or record.node_gradient_max[node] > 0
             ),
-            "was given a gradient and gave zeros on",
+            "received a gradient and passed on only zeros",
         )
     bad = int(record.node_gradient_non_finite[row])
     if bad:
@@ -146,7 +146,7 @@ def _unknown(record: GraphRecord, name: str, leaves: Collection[str]) -> str:
     )
 
 
-def _giver(record: GraphRecord, row: int, arrived: Callable[[int], object], verb: str) -> str:
+def _upstream(record: GraphRecord, row: int, arrived: Callable[[int], object], verb: str) -> str:
     """Clause about the nearest operation that received a gradient and passed none to ``row``."""
     users: dict[int, list[int]] = defaultdict(list)
     for maker, user in record.edges.tolist():
@@ -162,4 +162,4 @@ def _giver(record: GraphRecord, row: int, arrived: Callable[[int], object], verb
             if user not in seen:
                 seen.add(user)
                 pending.append(user)
-    return ": the backward that was watched did not come this way."
+    return ": the backward that was watched did not reach it."

@@ -11,7 +11,7 @@ from workbench.records import DIFF_STATES, GraphDiff
 
 if TYPE_CHECKING:
     from workbench.graph.render.layout import Link
-    from workbench.graph.render.module_boxes import Card
+    from workbench.graph.render.module_boxes import Box
     from workbench.records import GraphRecord
 
 SAME, REMOVED, ADDED, CHANGED = range(len(DIFF_STATES))
@@ -33,31 +33,31 @@ class Mark:
     """Bytes saved in A and B, ``8.0 → 4.0 MiB``; one size if they are equal."""
 
 
-def mark_of(record: GraphRecord, card: Card) -> Mark:
-    """The mark of ``card``; only its size if the record is not a diff."""
+def mark_of(record: GraphRecord, box: Box) -> Mark:
+    """The mark of ``box``; only its size if the record is not a diff."""
     if not isinstance(record, GraphDiff):
-        return Mark(size=byte_size(card.saved_bytes) if card.saved_bytes else "")
-    states = record.node_state[card.rows].tolist()
+        return Mark(size=byte_size(box.saved_bytes) if box.saved_bytes else "")
+    states = record.node_state[box.rows].tolist()
     present = set(states)
     state = present.pop() if len(present) == 1 else CHANGED
     counts = [f"{sign}{states.count(of)}" for of, sign in SIGNS.items() if of in states]
-    in_a = record.node_saved_bytes[card.rows][record.node_a[card.rows] >= 0].sum()
-    in_b = record.node_saved_bytes_b[card.rows][record.node_b[card.rows] >= 0].sum()
+    in_a = record.node_saved_bytes[box.rows][record.node_a[box.rows] >= 0].sum()
+    in_b = record.node_saved_bytes_b[box.rows][record.node_b[box.rows] >= 0].sum()
     size = {REMOVED: _size(int(in_a)), ADDED: _size(int(in_b))}.get(state)
     return Mark(
         state=state,
         counts=" ".join(counts) if len(set(states)) > 1 else "",
-        detail=_detail(record, card.rows[-1]),
+        detail=_detail(record, box.rows[-1]),
         size=_change(int(in_a), int(in_b)) if size is None else size,
     )
 
 
-def card_texts(card: Card, mark: Mark) -> tuple[str, str]:
+def box_texts(box: Box, mark: Mark) -> tuple[str, str]:
     """Both lines of a box, cut to the room that size and counts leave in its 174 px."""
-    label = f"{card.label} ↻" if card.repeats else card.label
+    label = f"{box.label} ↻" if box.repeats else box.label
     beside_size = 174 - text_width(f" {mark.size}" if mark.size else "", 11)
     beside_counts = 174 - text_width(f" {mark.counts}" if mark.counts else "", 11)
-    detail = fitted(mark.detail or card.detail, beside_counts, 11)
+    detail = fitted(mark.detail or box.detail, beside_counts, 11)
     return fitted(label, beside_size, 12, bold=True), detail
 
 

@@ -12,18 +12,18 @@ from workbench.graph.render.diff_style import (
     SAME,
     SIGNS,
     Mark,
-    card_texts,
+    box_texts,
     link_state,
     mark_of,
 )
-from workbench.graph.render.layout import CARD_HEIGHT, CARD_WIDTH, Layout, Link, layout
+from workbench.graph.render.layout import BOX_HEIGHT, BOX_WIDTH, Layout, Link, layout
 from workbench.graph.render.svg import BAR, heading_lines
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from workbench.graph.render.module_boxes import Card
+    from workbench.graph.render.module_boxes import Box
     from workbench.records import GraphRecord
 
 _PX_PER_INCH = 96
@@ -52,8 +52,8 @@ def graph_figure(record: GraphRecord) -> Figure:
         _write(axes, 16, 18 + 16 * number - head, line, size=8)
     for link in placed.links:
         _link(axes, placed, link, link_state(record, link))
-    for card in placed.cards:
-        _card(axes, card, placed.max_bytes, mark_of(record, card))
+    for box in placed.boxes:
+        _box(axes, box, placed.max_bytes, mark_of(record, box))
     return figure
 
 
@@ -70,14 +70,14 @@ def _link(axes: Axes, placed: Layout, link: Link, state: int) -> None:
     axes.plot([xs[-1]], [ys[-1] - 2], marker="v", color=arrow, markersize=4, zorder=2)
 
 
-def _card(axes: Axes, card: Card, largest: int, mark: Mark) -> None:
+def _box(axes: Axes, box: Box, largest: int, mark: Mark) -> None:
     from matplotlib.patches import FancyBboxPatch, Rectangle
 
-    label, detail = card_texts(card, mark)
-    box = FancyBboxPatch(
-        (card.x, card.y),
-        CARD_WIDTH,
-        CARD_HEIGHT,
+    label, detail = box_texts(box, mark)
+    patch = FancyBboxPatch(
+        (box.x, box.y),
+        BOX_WIDTH,
+        BOX_HEIGHT,
         boxstyle="round,pad=0,rounding_size=6",
         facecolor="white",
         edgecolor=COLOURS.get(mark.state, "0.5"),
@@ -85,19 +85,17 @@ def _card(axes: Axes, card: Card, largest: int, mark: Mark) -> None:
         linewidth=1 if mark.state == SAME else 1.6,
         zorder=3,
     )
-    axes.add_patch(box)
-    bar = (CARD_WIDTH - 16) * card.saved_bytes / largest
-    axes.add_patch(Rectangle((card.x + 8, card.y + 32), bar, 3, facecolor=BAR, zorder=4))
-    right = card.x + CARD_WIDTH - 8
-    _write(axes, card.x + 8, card.y + 9, label, size=8, bold=True)
-    _write(axes, card.x + 8, card.y + 23, detail, size=7)
-    _write(axes, right, card.y + 9, mark.size, size=7, align="right")
-    _write(axes, right, card.y + 23, mark.counts, size=7, align="right")
+    axes.add_patch(patch)
+    bar = (BOX_WIDTH - 16) * box.saved_bytes / largest
+    axes.add_patch(Rectangle((box.x + 8, box.y + 32), bar, 3, facecolor=BAR, zorder=4))
+    right = box.x + BOX_WIDTH - 8
+    _write(axes, box.x + 8, box.y + 9, label, size=8, bold=True)
+    _write(axes, box.x + 8, box.y + 23, detail, size=7)
+    _write(axes, right, box.y + 9, mark.size, size=7, align="right")
+    _write(axes, right, box.y + 23, mark.counts, size=7, align="right")
     if mark.state in SIGNS:
-        axes.plot(
-            [card.x], [card.y], marker="o", markersize=10, color=COLOURS[mark.state], zorder=6
-        )
-        _write(axes, card.x, card.y, SIGNS[mark.state], size=8, bold=True, align="center", ink="w")
+        axes.plot([box.x], [box.y], marker="o", markersize=10, color=COLOURS[mark.state], zorder=6)
+        _write(axes, box.x, box.y, SIGNS[mark.state], size=8, bold=True, align="center", ink="w")
 
 
 def _write(

@@ -84,7 +84,7 @@ index of the call."""
 
 
 @dataclass
-class Card:
+class Box:
     """One box. Coordinates are of its top left corner, in px."""
 
     label: str
@@ -99,11 +99,11 @@ class Card:
     y: float = 0
 
 
-def cards_of(record: GraphRecord, most: int) -> list[Card]:
+def boxes_of(record: GraphRecord, most: int) -> list[Box]:
     """The boxes of ``record``, in forward order; about ``most`` of them, whatever its size."""
     groups = _Groups(record, most)
     rows_of = _calls_apart(record, groups.keys_of_rows())
-    return [groups.card(key, rows) for key, rows in rows_of.items()]
+    return [groups.box(key, rows) for key, rows in rows_of.items()]
 
 
 def _calls_apart(record: GraphRecord, keys: list[_Key]) -> dict[_Key, list[int]]:
@@ -183,7 +183,7 @@ class _Groups:
         counts = [self._totals(operations & (states == state)).tolist() for state in range(4)]
         return list(zip(*counts, strict=True))
 
-    def _urgency(self, row: int) -> tuple[bool, int]:
+    def _priority(self, row: int) -> tuple[bool, int]:
         """Sort key: the module that is opened first has the largest key."""
         counts = self.by_state[row]
         mixed = bool(counts) and sum(count > 0 for count in counts) > 1
@@ -196,8 +196,8 @@ class _Groups:
             choices = [run[0] for run in self.runs.values() if len(run) == 1]
             choices = [row for row in choices if any(self.total[c] for c in self.children[row])]
             choices = [row for row in choices if not self._is_unchanged(row)]
-            for row in sorted(choices, key=self._urgency, reverse=True):
-                room = self.most - self._num_cards(row) - len(self.runs) + 1
+            for row in sorted(choices, key=self._priority, reverse=True):
+                room = self.most - self._num_boxes(row) - len(self.runs) + 1
                 inner = next((runs for runs in self._runs_of(row) if len(runs) <= room), None)
                 if inner is not None:
                     break
@@ -210,7 +210,7 @@ class _Groups:
     def _is_unchanged(self, row: int) -> bool:
         return bool(self.by_state[row]) and not any(self.by_state[row][1:])
 
-    def _num_cards(self, row: int) -> int:
+    def _num_boxes(self, row: int) -> int:
         """Number of boxes for opened modules' own operations, if ``row`` were opened too."""
         owner = self.record.node_module[_is_operation(self.record)]
         opened = np.isin(owner, [*self.opened, row])
@@ -220,15 +220,15 @@ class _Groups:
     def _runs_of(self, parent: int) -> list[list[list[int]]]:
         """Children that ran, in runs of equal neighbours: first as they ran, then as listed.
 
-        What runs between two of them (an early exit, an addition) separates them in the first way;
+        What runs between two of them (an early exit, an addition) separates them in the first list;
         the second takes less room.
         """
         if parent not in self._known:
             listed = [row for row in self.children[parent] if self.total[row]]
             owners = self.record.node_module[_is_operation(self.record)]
             ran = as_they_ran(self.record, owners, parent, self._alike)
-            ways = [ran, [list(run) for _, run in groupby(listed, self._alike)]]
-            self._known[parent] = [_long_ones(runs, parent) for runs in ways]
+            choices = [ran, [list(run) for _, run in groupby(listed, self._alike)]]
+            self._known[parent] = [_long_ones(runs, parent) for runs in choices]
         return self._known[parent]
 
     def _alike(self, row: int) -> tuple[str, int, tuple[int, ...]]:
@@ -255,7 +255,7 @@ class _Groups:
             keys.append(("module", shown[owner], 0) if owner in shown else ("own", num_runs, 0))
         return keys
 
-    def card(self, key: _Key, rows: list[int]) -> Card:
+    def box(self, key: _Key, rows: list[int]) -> Box:
         """The box that represents ``rows``."""
         record = self.record
         saved = int(record.node_saved_bytes[rows].sum())
@@ -271,7 +271,7 @@ class _Groups:
         detail = " · ".join(part for part in (shape, short(cls, 18), count) if part)
         if text_width(detail, 11) > _DETAIL:  # the class is what can be guessed from the name
             detail = f"{short(shape, 20)} · {count}" if shape else count
-        return Card(label, detail, rows=rows, saved_bytes=saved)
+        return Box(label, detail, rows=rows, saved_bytes=saved)
 
     def _run_label(self, run: list[int]) -> str:
         path = self.record.modules[run[0]].path or self.record.model

@@ -30,15 +30,15 @@ from workbench.graph.render.diff_style import (
     SAME,
     SIGNS,
     Mark,
-    card_texts,
+    box_texts,
     link_state,
     mark_of,
 )
-from workbench.graph.render.layout import CARD_HEIGHT, CARD_WIDTH, Layout, Link, layout
+from workbench.graph.render.layout import BOX_HEIGHT, BOX_WIDTH, Layout, Link, layout
 from workbench.records import GraphDiff
 
 if TYPE_CHECKING:
-    from workbench.graph.render.module_boxes import Card
+    from workbench.graph.render.module_boxes import Box
     from workbench.records import GraphRecord
 
 BAR = "#7c5cd6"
@@ -72,7 +72,7 @@ def graph_svg(record: GraphRecord) -> str:
         ),
         f'<g transform="translate(0 {head})">',
         *(_link(placed, link, link_state(record, link)) for link in placed.links),
-        *(_card(card, placed.max_bytes, mark_of(record, card)) for card in placed.cards),
+        *(_box(box, placed.max_bytes, mark_of(record, box)) for box in placed.boxes),
         "</g></svg>",
     ]
     return "".join(parts)
@@ -82,25 +82,25 @@ def heading_lines(record: GraphRecord, letters: int) -> list[str]:
     """Text below the title, in lines of about ``letters`` letters."""
     if not isinstance(record, GraphDiff):
         inside = compiled_line(record)
-        said = (inside, types_line(record))
-        return [short(f"{summary(record)}.", 76), *(line for line in said if line)]
+        texts = (inside, types_line(record))
+        return [short(f"{summary(record)}.", 76), *(line for line in texts if line)]
     return [*wrap(short(record.sentence, 600), letters), diff_summary(record)]
 
 
 def graph_html(record: GraphRecord) -> str:
     """The picture and the notes, as HTML that needs no style sheet."""
     anyway = "" if isinstance(record, GraphDiff) else held_anyway(record)
-    said = [note for note in (anyway, *branch_lines(record), *record.notes) if note]
+    texts = [note for note in (anyway, *branch_lines(record), *record.notes) if note]
     notes = "".join(
         f'<p style="margin:2px 16px;font-size:12px;opacity:0.75">{_text(note, 400)}</p>'
-        for note in said
+        for note in texts
     )
     return f'<div style="overflow-x:auto">{graph_svg(record)}</div>{notes}'
 
 
-def _card(card: Card, largest: int, mark: Mark) -> str:
-    label, detail = card_texts(card, mark)
-    bar = (CARD_WIDTH - 16) * card.saved_bytes / largest
+def _box(box: Box, largest: int, mark: Mark) -> str:
+    label, detail = box_texts(box, mark)
+    bar = (BOX_WIDTH - 16) * box.saved_bytes / largest
     colour = COLOURS.get(mark.state, "currentColor")
     outline = {
         SAME: ' stroke-opacity="0.45"',
@@ -108,15 +108,15 @@ def _card(card: Card, largest: int, mark: Mark) -> str:
     }.get(mark.state, ' stroke-width="2"')
     fill = "0.05" if mark.state == SAME else "0.12"
     parts = [
-        f'<g transform="translate({card.x:g} {card.y:g})">'
-        f'<rect width="{CARD_WIDTH}" height="{CARD_HEIGHT}" rx="6" fill="{colour}" '
+        f'<g transform="translate({box.x:g} {box.y:g})">'
+        f'<rect width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6" fill="{colour}" '
         f'fill-opacity="{fill}" stroke="{colour}"{outline}/>'
         f'<text x="8" y="14" font-weight="600">{escape(label)}</text>'
-        f'<text x="{CARD_WIDTH - 8}" y="14" font-size="11" text-anchor="end">{mark.size}</text>'
+        f'<text x="{BOX_WIDTH - 8}" y="14" font-size="11" text-anchor="end">{mark.size}</text>'
         f'<text x="8" y="28" font-size="11" opacity="0.68">{escape(detail)}</text>'
     ]
     if mark.counts:
-        place = f'x="{CARD_WIDTH - 8}" y="28" font-size="11" text-anchor="end"'
+        place = f'x="{BOX_WIDTH - 8}" y="28" font-size="11" text-anchor="end"'
         parts.append(f"<text {place}>{mark.counts}</text>")
     if bar:
         parts.append(f'<rect x="8" y="32" width="{bar:.1f}" height="3" fill="{BAR}"/>')

@@ -59,8 +59,8 @@ def describe(record: GraphRecord) -> str:
     notes = (
         held_anyway(record), *unreached_lines(record), *branch_lines(record), *record.notes
     )  # fmt: skip
-    said = [printable(note) for note in notes if note]
-    return "\n".join([*lines, *(["", *said] if said else [])])
+    texts = [printable(note) for note in notes if note]
+    return "\n".join([*lines, *(["", *texts] if texts else [])])
 
 
 def _rows(record: GraphRecord) -> list[tuple[str, ...]]:

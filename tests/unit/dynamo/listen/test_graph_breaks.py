@@ -93,7 +93,7 @@ def test_a_function_that_is_given_up_says_so(reported: Callable) -> None:
     assert record.regions[0].num_graphs <= 1
 
 
-def test_a_backend_that_fails_is_told_with_what_it_raised(
+def test_a_backend_that_fails_is_reported_with_what_it_raised(
     reported: Callable, clean: nn.Module
 ) -> None:
     def backend(*_: object) -> Callable:

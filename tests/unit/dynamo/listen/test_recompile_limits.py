@@ -1,4 +1,4 @@
-"""Dynamo's limit of recompiles is told: what reached it, how often, why; at the toggle too."""
+"""Dynamo's limit of recompiles is reported: what reached it, how often, why; at the toggle too."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_what_reached_it_how_often_and_why(reported: Callable[..., object]) -> N
     assert limit.why in limit.sentence
 
 
-def test_no_limit_is_told_where_none_is_reached(reported: Callable[..., object]) -> None:
+def test_no_limit_is_reported_where_none_is_reached(reported: Callable[..., object]) -> None:
     first = recorder().count
     compiled = torch.compile(lambda x: x + 1, backend="eager")
     reported(compiled, (X,), (torch.ones(5, 8),), (torch.ones(6, 8),))
@@ -133,23 +133,23 @@ def test_under_fullgraph_it_is_an_error_that_says_what_to_do(tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("_eager_backend")
-def test_what_ranks_told_is_at_the_toggle_while_they_train(tmp_path: Path) -> None:
+def test_what_ranks_reported_is_at_the_toggle_while_they_train(tmp_path: Path) -> None:
     """A rank's file as rank 0 writes it; `tests/integration/parallel` has real ranks."""
     before = recorder().count
     elsewhere = experiment("compile:whole", tmp_path / "rank")
     elsewhere.run(steps=12, wait=True)
     exp = experiment("", tmp_path / "kernel")
-    stretch = exp.path / "parallel" / "1"
-    stretch.mkdir(parents=True)
+    session = exp.path / "parallel" / "1"
+    session.mkdir(parents=True)
     of_rank = SimpleNamespace(compilations=lambda first: recorder().compilations(first + before))
     seal = Seal.of_this_process().of_no_session
-    _write(stretch / "rank-0.compiled.json", cast("Recorder", of_rank), seal)
+    _write(session / "rank-0.compiled.json", cast("Recorder", of_rank), seal)
     exp.modes = "compile:whole+ddp:2"
     badge = next(state.badge for state in describe(exp).modes if state.name == "compile")
     assert (badge.kind, badge.text) == ("warn", "recompile limit reached")
     assert badge.detail.startswith("forward of Numbered, rank 0 was compiled 8 times: ")
     assert [note for note in exp.notes if "rank 0 at test_recompile_limits.py:" in note]
-    (exp.path / "parallel" / "2").mkdir()  # ranks that have told nothing yet
+    (exp.path / "parallel" / "2").mkdir()  # ranks that have reported nothing yet
     badge = next(state.badge for state in describe(exp).modes if state.name == "compile")
     assert badge.kind != "warn"
     exp.close()

@@ -29,7 +29,7 @@ def test_a_changing_shape_names_the_input_and_the_dimension(reported: Callable) 
 
 
 def test_a_region_of_a_mode_calls_its_input_what_the_forward_calls_it(reported: Callable) -> None:
-    """Compiled in place the code's own arguments are ``args``; nobody wrote that name."""
+    """Compiled in place the code's own arguments are ``args``; the user did not write that name."""
     model, modes = Attribute(), ModeSet.parse("compile:whole", "cpu")
     modes.attach(model)
     try:

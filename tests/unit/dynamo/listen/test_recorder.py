@@ -19,7 +19,7 @@ from workbench.torch_private.dynamo import TRACE_LOGGER
 X = torch.ones(4, 8)
 
 
-def told(kind: str, compile_id: tuple[int, int], payload: str = "", **details: object) -> object:
+def event(kind: str, compile_id: tuple[int, int], payload: str = "", **details: object) -> object:
     record = logging.LogRecord(TRACE_LOGGER, logging.DEBUG, "", 0, "", (), None)
     metadata = {kind: details, "frame_id": compile_id[0], "frame_compile_id": compile_id[1]}
     record.__dict__.update(metadata=metadata, payload=payload)
@@ -31,8 +31,8 @@ def test_an_endless_recompile_is_bounded_and_counted(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(recording, "MOST_CODE", 5_000)
     kept = Recorder()
     for number in range(1_000):
-        kept.emit(told("dynamo_start", (0, number)))
-        kept.emit(told("inductor_output_code", (0, number), "x" * 1_000))
+        kept.emit(event("dynamo_start", (0, number)))
+        kept.emit(event("inductor_output_code", (0, number), "x" * 1_000))
     found = kept.compilations(0)
     assert [one.compile_id for one in found] == [f"0/{n}" for n in range(990, 1_000)]
     assert kept.dropped == 990

@@ -158,7 +158,7 @@ def test_a_part_of_the_graph_leaves_the_rest_unknown():
     assert any("did not run in backward" in note for note in view.record.notes)
 
 
-def test_a_backward_that_raises_is_told_and_can_be_repeated():
+def test_a_backward_that_raises_is_reported_and_can_be_repeated():
     class Fails(torch.autograd.Function):
         broken = True
 

@@ -290,11 +290,11 @@ def test_rows_are_not_read_off_a_weight_with_as_many_rows():
 
 def test_a_long_chain_is_looked_at_once(monkeypatch):
     """Every gradient of the chain is NaN and none is the one that was made."""
-    asked = []
+    queried = []
     monkeypatch.setattr(
         nonfinite_backward,
         "passes_on",
-        lambda name: asked.append(name) or gradient_paths.passes_on(name),
+        lambda name: queried.append(name) or gradient_paths.passes_on(name),
     )
 
     def loss(scale, x):
@@ -305,4 +305,4 @@ def test_a_long_chain_is_looked_at_once(monkeypatch):
 
     record = trail(loss, torch.ones(8, 4))
     assert (op(record), record.non_finite.samples) == ("sqrt", ())
-    assert len(asked) <= 2 * len(record.node_type)
+    assert len(queried) <= 2 * len(record.node_type)

@@ -141,7 +141,7 @@ def test_letting_go_does_not_change_what_is_looked_for():
     sizes = []
     for _ in range(2):
         sizes.append([tensor.numel() for _, tensor in inputs.kept_by(values)])
-        inputs.let_go()
+        inputs.release()
     assert sizes == [[8], [8]], "the object whose method it is lives on its own"
 
 

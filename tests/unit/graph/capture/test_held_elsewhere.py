@@ -98,7 +98,7 @@ HELD = {
 
 
 @pytest.mark.parametrize("way", HELD)
-def test_what_somebody_else_holds_is_not_counted_and_said(way):
+def test_what_is_held_elsewhere_is_not_counted_and_noted(way):
     config = Config()
     loss = keeping(lambda: HELD[way](config))
     num_bytes, notes = bytes_and_notes(loss)

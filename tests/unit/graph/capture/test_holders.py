@@ -47,7 +47,7 @@ def test_an_unknown_row_is_an_error():
         holders(shared_record(), 99)
 
 
-def test_a_module_is_asked_for_by_its_path(classifier, batch):
+def test_a_module_is_given_by_its_path(classifier, batch):
     view = wb.graph(F.cross_entropy(classifier(batch[0]), batch[1]), model=classifier)
     path = next(node.module for node in view.record.nodes if node.type == "AddmmBackward0")
     inside = [node for node in view.record.nodes if node.module == path]

@@ -13,7 +13,7 @@ from torch import nn
 
 import workbench as wb
 from tests.cost import cost
-from tests.unit.graph.cut_cases import CUTS, Branch, copied_into_a_parameter, detach
+from tests.unit.graph.graph_exit_cases import GRAPH_EXITS, Branch, copied_into_a_parameter, detach
 
 
 def capture(model, x=None):
@@ -32,28 +32,30 @@ def line_of(record, one):
 
 
 @pytest.mark.filterwarnings("ignore:To copy construct")
-@pytest.mark.parametrize(("join", "reason", "said"), CUTS, ids=[cut[0].__name__ for cut in CUTS])
-def test_the_cut_and_its_line_are_named(join, reason, said):
+@pytest.mark.parametrize(
+    ("join", "reason", "said"), GRAPH_EXITS, ids=[one[0].__name__ for one in GRAPH_EXITS]
+)
+def test_the_graph_exit_and_its_line_are_named(join, reason, said):
     record = capture(Branch(join))
     found = answers(record)
     lost = found["lost.weight"]
     assert lost.reason == reason
     assert said in lost.text
     assert "main.weight" not in found
-    assert line_of(record, lost).endswith("# cut")
+    assert line_of(record, lost).endswith("# exit")
     if join is not copied_into_a_parameter:
         assert found["lost.bias"].reason == reason
     assert record.notes == ()
 
 
-def test_a_model_without_a_cut_has_no_answers(classifier, batch):
+def test_a_model_without_a_graph_exit_has_no_answers(classifier, batch):
     with wb.graph(classifier):
         loss = F.cross_entropy(classifier(batch[0]), batch[1])
     record = wb.graph(loss).record
     assert record.unreached == ()
 
 
-def test_metadata_is_no_cut():
+def test_metadata_is_no_graph_exit():
     def noise(self, h, x):
         self.lost(x)  # thrown away; only its shape goes on
         y = self.lost(x)
@@ -100,7 +102,7 @@ def test_a_shared_parameter_that_is_reached_once_is_reached():
     assert capture(Branch(tied)).unreached == ()
 
 
-def test_the_last_of_several_cuts_is_named():
+def test_the_last_of_several_graph_exits_is_named():
     def twice(self, h, x):
         y = self.lost(x).detach()
         z = self.lost(x).argmax(1, keepdim=True)  # later
@@ -112,7 +114,7 @@ def test_the_last_of_several_cuts_is_named():
     assert line_of(record, one).endswith("# later")
 
 
-def test_a_cut_behind_a_cut_is_told():
+def test_a_graph_exit_behind_another_is_reported():
     def chain(self, h, x):
         y = self.lost(x).detach() * h  # first
         return self.main(x) + (y > 0)  # second
@@ -123,7 +125,7 @@ def test_a_cut_behind_a_cut_is_told():
     assert "Further on, `gt`" in one.text
 
 
-def test_a_cut_that_is_not_on_the_way_is_not_blamed():
+def test_a_graph_exit_that_is_not_on_the_path_is_not_named():
     def metric(self, h, x):
         y = self.lost(x)  # used
         self.accuracy = (y.argmax(1) == 1).float().mean()
@@ -156,7 +158,7 @@ def test_two_losses_of_one_forward_have_answers_of_their_own(early_exit):
 def test_compiled_regions_are_seen_from_outside():
     def outside(self, h, x):
         with torch.no_grad():
-            y = self.lost(x)  # cut
+            y = self.lost(x)  # exit
         return h + y
 
     torch._dynamo.reset()
@@ -164,12 +166,12 @@ def test_compiled_regions_are_seen_from_outside():
     model.lost.compile(backend="aot_eager")
     record = capture(model)
     one = answers(record)["lost.weight"]
-    assert (one.reason, line_of(record, one)[-5:]) == ("no_grad", "# cut")
+    assert (one.reason, line_of(record, one)[-6:]) == ("no_grad", "# exit")
     model.join = lambda self, h, x: h + self.lost(x)
     assert capture(model).unreached == ()
 
 
-def test_a_loop_of_cuts_is_one_cut():
+def test_a_loop_of_graph_exits_is_one_graph_exit():
     def loop(self, h, x):
         for _ in range(200):
             h = h + self.lost(h.detach()).detach()
@@ -200,12 +202,12 @@ def test_no_node_outlives_the_trace():
 
 
 def test_a_fault_while_watching_is_a_note(monkeypatch):
-    from workbench.graph.forward.graph_exit_recorder import CutRecorder
+    from workbench.graph.forward.graph_exit_recorder import GraphExitRecorder
 
     def fail(*_):
         raise ValueError("odd tensor")
 
-    monkeypatch.setattr(CutRecorder, "_look", fail)
+    monkeypatch.setattr(GraphExitRecorder, "_look", fail)
     record = capture(Branch(detach))
     assert "ValueError: odd tensor" in record.notes[-1]
 
@@ -225,11 +227,11 @@ def test_thousands_of_frozen_parameters_cost_little():
     assert len({one.text for one in record.unreached}) <= 3000
 
 
-def test_many_cuts_on_one_deep_graph_cost_one_walk():
-    def captured(cuts):
+def test_many_graph_exits_on_one_deep_graph_cost_one_walk():
+    def captured(count):
         def logged(self, h, x):
             y = self.lost(x)
-            for _ in range(cuts):
+            for _ in range(count):
                 h, y = torch.tanh(h), torch.tanh(y)
                 self.last = y.mean().item()
             return h

@@ -114,7 +114,7 @@ def test_a_custom_function_counts_what_it_saved_and_what_it_stashed():
 
 
 def test_nothing_of_the_step_stays_alive(classifier, batch):
-    """Without the garbage collector: reference counts alone must let go."""
+    """Without the garbage collector: reference counts alone must release it."""
     x, y = batch
 
     def step():

@@ -10,7 +10,7 @@ import pytest
 BUILD = """
 import threading, time, torch, weakref
 import workbench as wb
-from workbench.graph.core import deep_graph_release as dismantle
+from workbench.graph.core import deep_graph_release
 
 def build():
     weight = torch.randn(2, 2, requires_grad=True)
@@ -46,9 +46,9 @@ settle(middle)
 
 loss, value, middle = build()
 del loss
-# the loss is dismantled, the output and all above it lives on, with a ladder of its own
-wait_until(lambda: dismantle._KEY in value.grad_fn.metadata)
-wait_until(lambda: dismantle._dismantler._num_ladders == 1)
+# the graph of the loss is freed; the output and all above it stay, with a release list of their own
+wait_until(lambda: deep_graph_release._KEY in value.grad_fn.metadata)
+wait_until(lambda: deep_graph_release._releaser._num_lists == 1)
 assert middle() is not None
 del value
 settle(middle)

@@ -189,10 +189,10 @@ def raised(value):
         (lambda t: t.numpy().copy(), "1 of ndarray"),
     ],
 )
-def test_what_lets_nobody_look_is_said(keep, said):
+def test_what_cannot_be_inspected_is_noted(keep, said):
     record = wb.graph(keeping(lambda x: keep(x.detach().exp()))).record
     assert record.saved_bytes == 0
-    (note,) = [note for note in record.notes if "could not be looked into" in note]
+    (note,) = [note for note in record.notes if "could not be inspected" in note]
     assert said in note
 
 
@@ -222,7 +222,7 @@ def test_a_search_has_an_end_and_says_so():
     assert not found.is_complete
     assert not search.within([[1]]).is_complete
     record = wb.graph(keeping(lambda x: [[] for _ in range(200_000)] + [x])).record
-    assert any("not all were looked through" in note for note in record.notes)
+    assert any("not all were inspected" in note for note in record.notes)
 
 
 def test_the_same_object_on_many_nodes_is_looked_at_once():
@@ -232,7 +232,7 @@ def test_the_same_object_on_many_nodes_is_looked_at_once():
     assert not any("looked" in note for note in record.notes)
 
 
-def test_only_containers_are_looked_into_where_that_is_asked_for():
+def test_only_containers_are_searched_where_that_is_requested():
     search = Search(into_objects=False)
     value = tensor()
     assert search.within([closure((value,))]).tensors == [value]

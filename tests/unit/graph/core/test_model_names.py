@@ -47,7 +47,7 @@ def test_frozen_parameters_have_no_leaf(classifier, batch):
     assert {n.name for n in record.nodes if n.kind == "parameter"} == {"2.weight", "2.bias"}
 
 
-def test_several_models_are_told_apart_by_their_variable(batch):
+def test_several_models_are_distinguished_by_their_variable(batch):
     generator, critic = nn.Linear(3, 3), nn.Linear(3, 1)
     record = wb.graph(critic(generator(batch[0])).mean()).record
     assert {n.name for n in record.nodes if n.name} == {

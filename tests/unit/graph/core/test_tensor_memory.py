@@ -114,7 +114,7 @@ def test_a_strided_nested_tensor_goes_through_a_model():
     with wb.graph(model) as view:
         model(batch).to_padded_tensor(0.0).pow(2).mean().backward()
     record = view.record
-    assert shapes(record)["LinearBackward0"] == "nested"  # torch tells no more of a node
+    assert shapes(record)["LinearBackward0"] == "nested"  # torch reports no more of a node
     assert ("self", "2×*×6", 8 * 6 * 4) in holds(record)  # what is padded
     padded = 2 * 5 * 6 * 4
     assert record.saved_bytes == 8 * 6 * 4 + padded
@@ -320,7 +320,7 @@ def test_strange_parameters_buffers_and_batches_break_nothing():
     assert view.record.input_bytes == x.nbytes + y.nbytes
 
 
-def test_zeros_that_nobody_stored_take_no_memory():
+def test_zeros_that_are_not_stored_take_no_memory():
     assert memory_of(torch._efficientzerotensor(3)) == ()
     assert memory_of(nn.LazyLinear(3).weight) == ()
 

@@ -1,4 +1,4 @@
-"""Texts cut to the room of a picture, whatever font it is drawn in."""
+"""Texts shortened to the room of a picture, whatever font it is drawn in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a diff says, and that it says no more than the two captures tell."""
+"""What a diff says, and that it says no more than the two captures show."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from workbench.graph.diff.diff import ADDED, REMOVED, diff_records
 from workbench.records import SourceLine
 
 
-def test_back_again_the_other_exit_is_told(both_exits):
+def test_back_again_the_other_exit_is_reported(both_exits):
     late, early = both_exits
     found = diff_records(early, late)
     assert names(found, REMOVED) == [("", "div")]
@@ -119,7 +119,7 @@ def test_the_condition_over_a_line_is_read_from_its_source(tmp_path, line, condi
     assert condition_of(SourceLine(filename=str(file), line=line, text=text)) == condition
 
 
-def test_no_condition_is_told_of_code_that_has_changed(tmp_path):
+def test_no_condition_is_reported_of_code_that_has_changed(tmp_path):
     file = tmp_path / "model.py"
     file.write_text(CODE.replace("x * 2", "x * 3"))
     assert not condition_of(SourceLine(filename=str(file), line=4, text="return x * 2"))
@@ -154,21 +154,21 @@ def _sure(model, threshold, rounds=1):
     return view.record
 
 
-def test_the_numbers_of_a_test_that_came_out_differently_are_told():
+def test_the_numbers_of_a_test_that_came_out_differently_are_reported():
     model = Sure()
     found = diff_records(_sure(model, 2.25), _sure(model, 1.5))
     assert "`h.amax() > threshold` (test_causes.py:" in found.sentence
     assert "was False (2.00 > 2.25) in A and True (2.00 > 1.50) in B." in found.sentence
 
 
-def test_of_a_test_in_a_loop_the_first_time_that_differs_is_told():
+def test_of_a_test_in_a_loop_the_first_time_that_differs_is_reported():
     model = Sure()
     found = diff_records(_sure(model, 9.0, rounds=3), _sure(model, 2.5, rounds=3))
-    told = "was False (3.00 > 9.00) in A and True (3.00 > 2.50) in B the 2nd time."
-    assert told in found.sentence
+    expected = "was False (3.00 > 9.00) in A and True (3.00 > 2.50) in B the 2nd time."
+    assert expected in found.sentence
 
 
-def test_tests_that_came_out_the_same_are_not_told():
+def test_tests_that_came_out_the_same_are_not_reported():
     model = Sure()
     found = diff_records(_sure(model, 1.5), _sure(model, 1.25))
     assert "amax" not in found.sentence
@@ -230,7 +230,7 @@ def test_the_same_loss_on_another_line_explains_nothing(tmp_path):
     assert found.sentence.startswith("1 backward node (relu) left the graph;")
 
 
-def test_a_loop_of_the_script_over_a_layer_of_torchs_is_told():
+def test_a_loop_of_the_script_over_a_layer_of_torchs_is_reported():
     cell, x = nn.GRUCell(4, 8), torch.randn(2, 4)
 
     def run(rounds):

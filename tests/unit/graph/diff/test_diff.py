@@ -239,7 +239,7 @@ def test_equal_graphs_with_other_gradients_say_so(record):
     assert "gradient" not in diff_records(record, record).sentence
 
 
-def test_a_small_change_of_bytes_is_told_as_what_it_is(record):
+def test_a_small_change_of_bytes_is_reported_as_what_it_is(record):
     size = 6 * 2**20
     a = dataclasses.replace(record, saved_bytes=size)
     b = dataclasses.replace(record, saved_bytes=size + 3_000, node_saved_bytes=_one_more(record))

@@ -40,8 +40,8 @@ def test_modules_and_calls_are_those_of_the_capture_that_knows_them(model, image
     whole = capture(model, images)
     records = [whole, of_loss_alone(model, images)]
     found = diff_records(*(records if alone == "B" else records[::-1]))
-    told = {(node.module, node.op) for node in found.nodes}
-    assert told == {(node.module, node.op) for node in whole.nodes}
+    named = {(node.module, node.op) for node in found.nodes}
+    assert named == {(node.module, node.op) for node in whole.nodes}
     assert len(set(found.node_call.tolist())) == len(set(whole.node_call.tolist()))
 
 
@@ -60,7 +60,7 @@ def test_no_line_is_a_cause_where_one_side_has_none(model, images):
     assert {name.split(".")[0] for name in parameters(found, REMOVED)} == {"block2", "head"}
 
 
-def test_a_model_that_nobody_holds_aligns_by_what_uses_its_parameters():
+def test_a_model_that_is_not_held_aligns_by_what_uses_its_parameters():
     model, x = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)), torch.randn(2, 3)
     held = [model]
     with wb.graph(model):

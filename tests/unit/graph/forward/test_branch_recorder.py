@@ -1,4 +1,4 @@
-"""Watching what Python asks of tensors leaves the step, and everything else, as it was."""
+"""Watching the tests of tensor values leaves the step, and everything else, as it was."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import weakref
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from tests.unit.graph.forward.test_branches import Asks, EarlyExit, captured
+from tests.unit.graph.forward.test_branches import Branching, EarlyExit, captured
 from workbench.experiment import Experiment
 from workbench.graph.forward.branches import BranchRecorder
 from workbench.graph.probe import GraphProbe
@@ -17,7 +17,7 @@ from workbench.graph.probe import GraphProbe
 def test_nothing_stays_alive_and_a_step_is_what_it_was():
     seen = []
 
-    def ask(model, h):
+    def branch(model, h):
         value = h.sum()
         seen.append(weakref.ref(value))
         if value.item() > model.limit:
@@ -31,7 +31,7 @@ def test_nothing_stays_alive_and_a_step_is_what_it_was():
             h.relu()
             assert seen[-1]() is None
 
-    model = Asks(ask)
+    model = Branching(branch)
     record = captured(model)
     assert len(record.branches) == 2
     assert all(ref() is None for ref in seen)

@@ -1,4 +1,4 @@
-"""What Python asked of tensors: the line, the numbers, the outcome, and what came of it."""
+"""Tests of tensor values in Python: the line, the numbers, the outcome, and what followed."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class EarlyExit(nn.Module):
         return early + self.body(h)
 
 
-class Asks(nn.Module):
+class Branching(nn.Module):
     """Runs a function of its hidden value and of a number."""
 
     limit = 0.5
 
-    def __init__(self, ask) -> None:
+    def __init__(self, branch) -> None:
         super().__init__()
-        self.ask = ask
+        self.branch = branch
         self.stem = nn.Linear(4, 4)
         self.body = nn.Linear(4, 4)
         nn.init.ones_(self.stem.weight)
@@ -44,21 +44,21 @@ class Asks(nn.Module):
 
     def forward(self, x):
         h = self.stem(x)
-        self.ask(self, h)
+        self.branch(self, h)
         return self.body(h)
 
 
 def captured(model, x=None):
-    """A record of one step of ``model``; of `Asks`, each hidden value is 4."""
+    """A record of one step of ``model``; of `Branching`, each hidden value is 4."""
     x = torch.ones(2, 4) if x is None else x
     with wb.graph(model) as view:
         model(x).sum().backward()
     return view.record
 
 
-def told(ask):
-    """(condition, values, taken) of what ``ask`` asked."""
-    record = captured(Asks(ask))
+def reported(branch):
+    """(condition, values, taken) of the test in ``branch``."""
+    record = captured(Branching(branch))
     return [(one.condition, one.values, one.taken) for one in record.branches]
 
 
@@ -82,10 +82,10 @@ def test_both_outcomes_of_an_early_exit(sure, taken):
     assert f"({branch.values}) is {taken}, test_branches.py:{source.line}" in str(wb.graph(record))
 
 
-def test_every_way_to_ask():
+def test_every_kind_of_branch():
     limit = 3.0
 
-    def ask(model, h):
+    def branch(model, h):
         if h.sum() > limit and not h.mean() > 9:
             pass
         _ = 1 if h.amin() else 2
@@ -98,7 +98,7 @@ def test_every_way_to_ask():
         if not bool(h.sum() == 31):
             pass
 
-    assert told(ask) == [
+    assert reported(branch) == [
         ("h.sum() > limit", "32.0 > 3.00", True),
         ("h.mean() > 9", "4.00 > 9", False),
         ("h.amin()", "4.00", True),
@@ -111,7 +111,7 @@ def test_every_way_to_ask():
 
 
 def test_numbers_that_a_line_compares():
-    def ask(model, h):
+    def branch(model, h):
         local = -1
         if h.sum().item() > 3:
             pass
@@ -123,11 +123,11 @@ def test_numbers_that_a_line_compares():
             pass
         if h.amax().item():
             pass
-        number = h.sum().item()  # asked for, not tested on this line
+        number = h.sum().item()  # read, not tested on this line
         if number > 3:
             pass
 
-    assert told(ask) == [
+    assert reported(branch) == [
         ("h.sum().item() > 3", "32.0 > 3", True),
         ("model.limit < h.mean().item()", "0.500 < 4.00", True),
         ("float(h.mean()) <= local", "4.00 <= −1", False),
@@ -136,21 +136,21 @@ def test_numbers_that_a_line_compares():
     ]
 
 
-def test_sides_are_told_apart_as_they_are_written():
-    def ask(model, h):
+def test_sides_are_distinguished_as_they_are_written():
+    def branch(model, h):
         if h.sum() > 32.000004:
             pass
         if 1e-7 < h.mean():  # noqa: SIM300 - sides as they are written
             pass
 
-    assert told(ask) == [
+    assert reported(branch) == [
         ("h.sum() > 32.000004", "32.000000 > 32.000004", False),
         ("1e-7 < h.mean()", "1.00e−7 < 4.00", True),
     ]
 
 
 def test_a_value_that_left_the_graph_is_traced_to_the_node_that_made_it():
-    def ask(model, h):
+    def branch(model, h):
         with torch.no_grad():
             mean = h.relu().mean()
         if mean > 3:
@@ -160,7 +160,7 @@ def test_a_value_that_left_the_graph_is_traced_to_the_node_that_made_it():
         if h.isfinite().all():  # which computes with values inside
             pass
 
-    record = captured(Asks(ask))
+    record = captured(Branching(branch))
     assert len(record.branches) == 2
     for branch in record.branches:
         assert record.nodes[branch.before].module == "stem"
@@ -168,27 +168,27 @@ def test_a_value_that_left_the_graph_is_traced_to_the_node_that_made_it():
 
 
 def test_a_loop_is_listed_in_part_and_counted():
-    def ask(model, h):
+    def branch(model, h):
         i = 0
         while h.sum() > i:
             i += 1
 
-    record = captured(Asks(ask))
+    record = captured(Branching(branch))
     assert [one.values for one in record.branches] == [
         *(f"32.0 > {i}" for i in range(MOST_EACH)),
         "32.0 > 32",
     ]
     (note,) = [note for note in record.notes if "one forward" in note]
     assert note.startswith("`h.sum() > i` (test_branches.py:")
-    assert note.endswith(f"came out True 32 times in one forward; {MOST_EACH} of these are shown.")
+    assert note.endswith(f"was True 32 times in one forward; {MOST_EACH} of these are shown.")
     assert f"is True × {MOST_EACH}" in str(wb.graph(record))
 
 
 def test_no_more_than_fit_are_kept():
     lines = "\n".join(f"    if h.sum() > {i}: pass" for i in range(MOST + 20))
     names: dict = {}
-    exec(compile(f"def ask(model, h):\n{lines}", "<ipython-input-1>", "exec"), names)
-    record = captured(Asks(names["ask"]))
+    exec(compile(f"def branch(model, h):\n{lines}", "<ipython-input-1>", "exec"), names)
+    record = captured(Branching(names["branch"]))
     assert len(record.branches) == MOST
     assert {one.condition for one in record.branches} == {""}  # there is no source to read
 
@@ -206,8 +206,8 @@ def test_only_the_forward_of_this_loss_counts():
 
 
 def test_what_torch_asks_for_itself_is_no_branch():
-    def ask(model, h):
+    def branch(model, h):
         torch.distributions.Normal(h, torch.ones_like(h), validate_args=True)
         F.dropout(h)
 
-    assert told(ask) == []
+    assert reported(branch) == []

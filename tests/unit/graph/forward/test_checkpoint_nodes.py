@@ -9,12 +9,12 @@ from torch.utils.checkpoint import checkpoint
 
 import workbench as wb
 from tests.unit.graph.capture.test_missing_gradients import answers, capture, line_of
-from tests.unit.graph.cut_cases import Branch
+from tests.unit.graph.graph_exit_cases import Branch
 from workbench.graph.questions.why_no_gradient import why_no_gradient
 
 
 @pytest.mark.parametrize("use_reentrant", [False, True])
-def test_checkpointed_code_is_no_cut(use_reentrant):
+def test_checkpointed_code_is_no_graph_exit(use_reentrant):
     def checkpointed(self, h, x):
         return h + checkpoint(self.lost, h, use_reentrant=use_reentrant)
 
@@ -42,14 +42,14 @@ def test_a_parameter_used_inside_and_outside_a_reentrant_checkpoint_has_a_leaf_a
     assert "inside an activation checkpoint with use_reentrant=True as well" in answer
 
 
-def test_a_cut_after_a_reentrant_checkpoint_is_the_cut():
+def test_a_graph_exit_after_a_reentrant_checkpoint_is_named():
     def checkpointed(self, h, x):
         y = checkpoint(nn.Sequential(self.lost, nn.Tanh(), self.lost), h, use_reentrant=True)
-        return h + y.detach()  # cut
+        return h + y.detach()  # exit
 
     record = capture(Branch(checkpointed))
     one = answers(record)["lost.weight"]
-    assert (one.reason, line_of(record, one)[-5:]) == ("detached", "# cut")
+    assert (one.reason, line_of(record, one)[-6:]) == ("detached", "# exit")
     assert record.notes == ()
 
 
@@ -87,7 +87,7 @@ def test_nested_reentrant_checkpoints_and_a_loss_made_in_one():
         assert "activation checkpoint" in view.why_no_gradient(name)
 
 
-def test_an_unwatched_reentrant_checkpoint_is_said_to_be_in_doubt():
+def test_an_unwatched_reentrant_checkpoint_is_said_to_be_uncertain():
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     loss = checkpoint(model[1], model[0](torch.randn(3, 4)), use_reentrant=True).sum()
     found = answers(wb.graph(loss, model=model).record)

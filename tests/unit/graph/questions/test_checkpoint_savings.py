@@ -241,7 +241,7 @@ def test_a_compiled_module_is_refused(classifier):
 
 
 def test_a_module_that_is_called_often_keeps_the_inputs_of_every_call():
-    """A record does not tell calls apart, so it promises more than the measured forward frees."""
+    """A record does not distinguish calls, so it promises more than the measured forward frees."""
     model, x = nn.ModuleDict({"cell": nn.GRUCell(4, 4)}), torch.randn(2, 4)
 
     def step():

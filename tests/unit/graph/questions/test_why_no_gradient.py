@@ -8,7 +8,7 @@ from IPython.lib.pretty import pretty
 from torch import nn
 
 import workbench as wb
-from tests.unit.graph.cut_cases import Branch, detach
+from tests.unit.graph.graph_exit_cases import Branch, detach
 from workbench.graph.questions.why_no_gradient import unreached_lines, why_no_gradient
 
 
@@ -55,13 +55,13 @@ def test_a_function_that_gives_none_is_named():
     assert record.unreached == ()
     answer = why_no_gradient(record, "lost.weight")
     assert "no gradient arrived: `GivesNone`" in answer
-    assert "gave none on" in answer
+    assert "passed none on" in answer
 
 
 def test_zeros_are_followed_to_the_operation_that_makes_them():
     record = backward_watched(Branch(lambda self, h, x: h + self.lost(x).round()))
     answer = why_no_gradient(record, "lost.bias")
-    assert answer.startswith("`lost.bias` gets a gradient of nothing but zeros: `round`")
+    assert answer.startswith("`lost.bias` gets a gradient of only zeros: `round`")
 
 
 def test_an_unknown_name_lists_close_ones():
@@ -84,5 +84,5 @@ def test_equal_answers_are_one_line():
     whole.forward = lambda x: whole["head"](whole["backbone"](x))
     (line,) = unreached_lines(backward_watched(whole))
     assert line.startswith("8 parameters of `backbone`: frozen.")
-    cut = unreached_lines(backward_watched(Branch(detach)), max_lines=1)
-    assert cut[0].startswith("2 parameters of `lost`: detached. `detach`")
+    lines = unreached_lines(backward_watched(Branch(detach)), max_lines=1)
+    assert lines[0].startswith("2 parameters of `lost`: detached. `detach`")

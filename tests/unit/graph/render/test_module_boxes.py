@@ -1,11 +1,11 @@
-"""What is on a card of the static picture, and what it is called."""
+"""What is on a box of the static picture, and what it is called."""
 
 import pytest
 import torch
 from torch import nn
 
 import workbench as wb
-from workbench.graph.render.layout import MAX_CARDS, layout
+from workbench.graph.render.layout import MAX_BOXES, layout
 
 
 class Layered(nn.Module):
@@ -32,7 +32,7 @@ def linked_labels(model):
     with wb.graph(model):
         loss = model(torch.randn(2, 4))
     placed = layout(wb.graph(loss).record)
-    labels = [card.label for card in placed.cards]
+    labels = [box.label for box in placed.boxes]
     return labels, {(labels[link.start], labels[link.end]) for link in placed.links}
 
 
@@ -53,16 +53,16 @@ def test_an_early_exit_leaves_where_it_does(block):
     assert (rest, "exit") not in links
 
 
-def test_a_card_is_named_by_what_is_on_it():
+def test_a_box_is_named_by_what_is_in_it():
     labels, _ = linked_labels(Layered(lambda: nn.Linear(4, 4), 4, "relu"))
     assert [label for label in labels if label.startswith("blocks")] == [
         f"blocks.{number}" for number in range(4)
     ]
     labels, _ = linked_labels(Layered(lambda: nn.Linear(4, 4), 40, "relu"))
-    assert len(labels) <= MAX_CARDS + 2
+    assert len(labels) <= MAX_BOXES + 2
 
 
-def test_blocks_in_a_loop_of_their_own_stay_one_card():
+def test_blocks_in_a_loop_of_their_own_stay_one_box():
     class Again(Layered):
         def forward(self, x):
             for _ in range(6):

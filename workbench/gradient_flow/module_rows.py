@@ -122,11 +122,11 @@ def _open(parts: list[_Part]) -> list[_Part]:
             return parts
         opened = [more for part in parts for more in (part.opened() if part in wanted else [part])]
         if len(opened) > MAX_ROWS:
-            return parts if len(parts) >= _ENOUGH else _in_stretches(parts, wanted)
+            return parts if len(parts) >= _ENOUGH else _in_groups(parts, wanted)
         parts = opened
 
 
-def _in_stretches(parts: list[_Part], wanted: set[_Part]) -> list[_Part]:
+def _in_groups(parts: list[_Part], wanted: set[_Part]) -> list[_Part]:
     """Open ``wanted`` within `MAX_ROWS`: short lists fully, long ones in groups that fit."""
     others = len(parts) - len(wanted)
     share = (MAX_ROWS - others) // len(wanted)
@@ -139,11 +139,11 @@ def _in_stretches(parts: list[_Part], wanted: set[_Part]) -> list[_Part]:
         inside = part.opened() if part in wanted else [part]
         length = -(-len(inside) // room) if part in long else 1
         starts = range(0, len(inside), length)
-        found.extend(_stretch(inside[start : start + length]) for start in starts)
+        found.extend(_group(inside[start : start + length]) for start in starts)
     return found
 
 
-def _stretch(parts: Sequence[_Part]) -> _Part:
+def _group(parts: Sequence[_Part]) -> _Part:
     first, last = parts[0], parts[-1]
     if first is last:
         return first

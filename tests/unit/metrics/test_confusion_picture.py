@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from workbench.metrics.confusion import accuracy_title, draw_confusion
+from workbench.metrics.confusion_picture import accuracy_title, draw_confusion
 
 
 @pytest.mark.parametrize("classes", [2, 10, 30, 200])

@@ -22,7 +22,7 @@ from tests.unit.records.support import gradient_flow as sample
 from workbench.experiment import Experiment, RunError
 from workbench.gradient_flow.figure import flow_figure
 from workbench.metrics import attach, observer, pictures
-from workbench.metrics.flow import draw_flow
+from workbench.metrics.gradient_flow_picture import draw_flow
 from workbench.records import GradientFlow
 
 Read = Callable[[Path], EventAccumulator]

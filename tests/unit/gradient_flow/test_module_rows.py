@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from workbench.gradient_flow.rows import MAX_ROWS, choose_rows
+from workbench.gradient_flow.module_rows import MAX_ROWS, choose_rows
 
 
 class Block(nn.Module):
@@ -54,16 +54,16 @@ def test_a_wrapper_of_a_wrapper_is_opened_to_what_it_holds() -> None:
 
 
 @pytest.mark.parametrize("depth", [24, 32, 48, 1000])
-def test_a_long_list_is_cut_into_equal_stretches(depth: int) -> None:
+def test_a_long_list_is_split_into_equal_groups(depth: int) -> None:
     net = Net(embed=nn.Embedding(2, 2), layers=layers(depth), norm=nn.LayerNorm(2), head=Block())
     chosen = choose_rows(net)
-    stretches = [row for row in chosen.rows if row.path.startswith("layers")]
-    assert 10 <= len(stretches) <= len(chosen.rows) <= MAX_ROWS
-    assert sum(row.num_modules for row in stretches) == depth
-    length = stretches[0].num_modules
+    groups = [row for row in chosen.rows if row.path.startswith("layers")]
+    assert 10 <= len(groups) <= len(chosen.rows) <= MAX_ROWS
+    assert sum(row.num_modules for row in groups) == depth
+    length = groups[0].num_modules
     if length > 1:
-        assert stretches[0].label == f"layers.0–{length - 1}"
-    assert {row.num_parameters for row in stretches[:-1]} == {4 * length}
+        assert groups[0].label == f"layers.0–{length - 1}"
+    assert {row.num_parameters for row in groups[:-1]} == {4 * length}
 
 
 def test_two_long_lists_share_the_room() -> None:

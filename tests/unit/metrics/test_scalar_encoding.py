@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.metrics.encoding import _WORTH_IT, _encode_columns, encode_series
-from workbench.metrics.protos import record, scalar_event
+from workbench.metrics.scalar_encoding import _WORTH_IT, _encode_columns, encode_series
+from workbench.metrics.tensorboard_messages import record, scalar_event
 
 POINTS = st.lists(
     st.tuples(

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.experiment.loop.scalars import Series
-from workbench.metrics.protos import record, scalar_event
+from workbench.metrics.tensorboard_messages import record, scalar_event
 
 _TIME = slice(1, 9)
 """Position of ``wall_time``, a double, in a serialised event: after its one-byte key."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def draw_flow(record: GradientFlow) -> tuple[bytes, tuple[int, int]]:
-    """Return PNG bytes and (width, height) in pixels of the heat strip: modules by steps."""
+    """Return PNG bytes and (width, height) in pixels of the heat map: modules by steps."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     from workbench.gradient_flow.figure import flow_figure

@@ -1,6 +1,6 @@
 """Ways in which a forward loses the gradient of a parameter, one function each.
 
-In each the line that ends in ``# cut`` is the one to be named.
+In each the line that ends in ``# exit`` is the one to be named.
 """
 
 from __future__ import annotations
@@ -23,64 +23,64 @@ class Branch(nn.Module):
 
 
 def detach(self, h, x):
-    return h + self.lost(x).detach()  # cut
+    return h + self.lost(x).detach()  # exit
 
 
 def data(self, h, x):
-    return h + self.lost(x).data  # cut
+    return h + self.lost(x).data  # exit
 
 
 def detach_in_place(self, h, x):
     y = self.lost(x)
-    y.detach_()  # cut
+    y.detach_()  # exit
     return h + y
 
 
 def copied(self, h, x):
-    return h + torch.tensor(self.lost(x))  # cut
+    return h + torch.tensor(self.lost(x))  # exit
 
 
 def item(self, h, x):
-    return h * self.lost(x).sum().item()  # cut
+    return h * self.lost(x).sum().item()  # exit
 
 
 def numpy(self, h, x):
-    return h + torch.from_numpy(self.lost(x).detach().numpy())  # cut
+    return h + torch.from_numpy(self.lost(x).detach().numpy())  # exit
 
 
 def through_data(self, h, x):
     y = torch.zeros_like(h, requires_grad=True) * 2
-    y.data.copy_(self.lost(x))  # cut
+    y.data.copy_(self.lost(x))  # exit
     return h + y
 
 
 def into_a_buffer(self, h, x):
     buffer = torch.zeros(2, *h.shape)
-    buffer[0] = self.lost(x).detach()  # cut
+    buffer[0] = self.lost(x).detach()  # exit
     return h + buffer[0]
 
 
 def into_a_view_of_a_buffer(self, h, x):
     buffer = torch.zeros(2, *h.shape)
     row = buffer[0]
-    row.add_(self.lost(x).detach())  # cut
+    row.add_(self.lost(x).detach())  # exit
     return h + buffer.sum(0)
 
 
 def argmax(self, h, x):
-    return h + self.lost(x).argmax(1, keepdim=True)  # cut
+    return h + self.lost(x).argmax(1, keepdim=True)  # exit
 
 
 def comparison(self, h, x):
-    return h * (self.lost(x) > 0)  # cut
+    return h * (self.lost(x) > 0)  # exit
 
 
 def cast(self, h, x):
-    return h + self.lost(x).long()  # cut
+    return h + self.lost(x).long()  # exit
 
 
 def indices_only(self, h, x):
-    _, index = self.lost(x).max(1, keepdim=True)  # cut
+    _, index = self.lost(x).max(1, keepdim=True)  # exit
     return h + index
 
 
@@ -97,46 +97,46 @@ class Hard(torch.autograd.Function):
 
 
 def custom_function(self, h, x):
-    return h * Hard.apply(self.lost(x))  # cut
+    return h * Hard.apply(self.lost(x))  # exit
 
 
 def first_order_gradient(self, h, x):
     x = x.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(self.lost(x).square().sum(), x)  # cut
+    (gradient,) = torch.autograd.grad(self.lost(x).square().sum(), x)  # exit
     return h + gradient
 
 
 def no_grad(self, h, x):
     with torch.no_grad():
-        y = F.linear(x, self.lost.weight, self.lost.bias).relu()  # cut
+        y = F.linear(x, self.lost.weight, self.lost.bias).relu()  # exit
     return h + y
 
 
 def inference_mode(self, h, x):
     with torch.inference_mode():
-        y = F.linear(x, self.lost.weight, self.lost.bias)  # cut
+        y = F.linear(x, self.lost.weight, self.lost.bias)  # exit
     return h + y.clone()
 
 
 def copied_into_a_parameter(self, h, x):
     with torch.no_grad():
-        self.main.weight.copy_(self.lost.weight * 2)  # cut
+        self.main.weight.copy_(self.lost.weight * 2)  # exit
         self.main.weight.add_(self.lost.bias)
     return F.linear(x, self.main.weight)
 
 
 def thrown_away(self, h, x):
-    F.linear(x, self.lost.weight, self.lost.bias)  # cut
+    F.linear(x, self.lost.weight, self.lost.bias)  # exit
     return h
 
 
 def only_logged(self, h, x):
-    y = F.linear(x, self.lost.weight, self.lost.bias)  # cut
+    y = F.linear(x, self.lost.weight, self.lost.bias)  # exit
     self.last = y.detach()
     return h
 
 
-CUTS = [
+GRAPH_EXITS = [
     (detach, "detached", "`detach`"),
     (data, "detached", "`.data`"),
     (detach_in_place, "detached", "`detach_`"),

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
-from workbench.metrics.protos import record, version_event
+from workbench.metrics.tensorboard_messages import record, version_event
 from workbench.trust import through_no_link
 
 _serial = itertools.count()

@@ -23,7 +23,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Strip:
+class HeatMap:
     """Cells ``[num_rows, num_cells]`` in the order of the record's rows and steps."""
 
     first_step: npt.NDArray[np.int64]
@@ -51,7 +51,7 @@ class Strip:
         return found
 
 
-def strip_of(record: GradientFlow, most: int) -> Strip:
+def heat_map_of(record: GradientFlow, most: int) -> HeatMap:
     """Reduce ``record`` to at most ``most`` cells per row, each of equally many columns.
 
     Raises:
@@ -64,7 +64,7 @@ def strip_of(record: GradientFlow, most: int) -> Strip:
     ends = np.minimum(starts + length, count)
     if not count:
         nothing = np.empty((len(norms), 0))
-        return Strip(record.step, record.step, nothing, nothing)
+        return HeatMap(record.step, record.step, nothing, nothing)
     measured = norms != NOT_MEASURED
     gaps = np.isnan(norms)
     # -1 stands for both kinds of missing value while the maximum is computed
@@ -74,4 +74,4 @@ def strip_of(record: GradientFlow, most: int) -> Strip:
     with np.errstate(invalid="ignore"):
         missing = np.where(sampled > 0, without / sampled, np.nan)
     norm = np.where(largest < 0, np.nan, largest)
-    return Strip(record.step[starts], record.step[ends - 1], norm, missing)
+    return HeatMap(record.step[starts], record.step[ends - 1], norm, missing)

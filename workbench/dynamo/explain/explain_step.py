@@ -129,17 +129,17 @@ def pack_next_step(experiment: Experiment, modes: str, folder: Path) -> None:
     Raises:
         TypeError: a part of the step cannot be sent to another process; the message names it.
     """
-    asked_from = Settings.current(experiment.device)
-    between_steps(experiment, lambda step: _pack(step, modes, folder, asked_from))
+    settings = Settings.current(experiment.device)
+    between_steps(experiment, lambda step: _pack(step, modes, folder, settings))
 
 
-def _pack(step: NextStep, modes: str, folder: Path, asked_from: Settings) -> None:
+def _pack(step: NextStep, modes: str, folder: Path, own: Settings) -> None:
     parts = {"model": step.model, "loss": step.loss, "batch": step.batch}
     settings = {"modes": modes, "device": str(step.device)}
     if step.is_attached:
         step.modes.detach(step.model)
     try:
-        dump(folder / PAYLOAD, parts, settings, asked_from=asked_from)
+        dump(folder / PAYLOAD, parts, settings, asked_from=own)
     finally:
         if step.is_attached:
             step.modes.attach(step.model)
@@ -204,13 +204,13 @@ def record_of(folder: Path, modes: str) -> CompileRecord:
     record = folder / RECORD
     if record.exists():
         return CompileRecord.from_bytes(record.read_bytes())
-    told = folder / ERROR
-    if told.exists():
-        error: dict[str, Any] = json.loads(told.read_text(encoding="utf-8"))
+    report = folder / ERROR
+    if report.exists():
+        error: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
         raise StepFailedError(modes, f"{error['type']}: {error['message']}")
     lines = (folder / LOG).read_text(encoding="utf-8", errors="replace").split("\n")
-    last = next((line for line in reversed(lines) if line.strip()), "it said nothing")
+    last = next((line for line in reversed(lines) if line.strip()), "it printed nothing")
     raise RuntimeError(
         f"the process that explains {modes} was ended from outside, by hand or by the system when "
-        f"memory ran out; its last words: {last}"
+        f"memory ran out; its last output: {last}"
     )
