@@ -91,7 +91,7 @@ def test_other_mime_types_come_with_the_widget_and_only_then(
 ) -> None:
     monkeypatch.setattr(display, "someone_is_looking", lambda: looking)
     data, _ = display.mime_bundle(
-        "view", {}, text="t", html="<svg/>", options={}, beside={"a/b": {"c": 1}}
+        "view", {}, text="t", html="<svg/>", options={}, extra={"a/b": {"c": 1}}
     )
     assert ("a/b" in data) is looking
     assert data["text/html"] == "<svg/>"

@@ -66,7 +66,9 @@ class Arm:
         training = unpack(folder.payload, local, as_there=True, seal=folder.seal)
         training.modeset = ModeSet.parse(job["modes"], training.device)
         self._as_asked = ExitStack()
-        self._as_asked.enter_context(training.asked_from.entered())  # to the end of the process
+        self._as_asked.enter_context(
+            training.caller_settings.entered()
+        )  # to the end of the process
         self._val, training.val = training.val, None  # no end of an epoch within what is timed
         self._train = training.cursor.source
         self.training: Training = training

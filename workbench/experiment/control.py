@@ -175,7 +175,7 @@ class Control:
         found = self._training.newer_model()
         if found is None or found.model is None:
             raise RuntimeError(
-                found.told.text
+                found.note.text
                 if found is not None
                 else f"{self._name} has no newer model: run the cell that defines its class again"
             )
@@ -210,7 +210,7 @@ class Control:
         failure = self._training.board.failure
         if failure is not None:
             found = self._training.newer_model()
-            newer = "" if found is None else f"\n{found.told.text} {found.told.code}".rstrip()
+            newer = "" if found is None else f"\n{found.note.text} {found.note.code}".rstrip()
             raise RunError(
                 f"{failure.title}\n{failure.message}\n{failure.traceback}".rstrip() + newer
             )
@@ -254,8 +254,8 @@ class Control:
             self._runner.submit(self._compute_late_captures)
         elif self._status in ("finished", "stopped"):
             self._settings.refuse_if_closed()
-            asked_from = ThreadState.current(self._training.device)
-            self._runner.rehearse(self._context_of_run(), asked_from)
+            caller_settings = ThreadState.current(self._training.device)
+            self._runner.rehearse(self._context_of_run(), caller_settings)
         else:
             self.step(1)
 
@@ -315,13 +315,17 @@ class Control:
     ) -> Callable[[], None]:
         """Return a function that starts a run on any thread, with the calling thread's settings."""
         context = self._context_of_run()
-        asked_from = ThreadState.current(self._training.device)
+        caller_settings = ThreadState.current(self._training.device)
 
         def start() -> None:
             self._settings.refuse_if_closed()
             try:
                 self._runner.start(
-                    context, make_plan, given=given, keep_error=keep_error, asked_from=asked_from
+                    context,
+                    make_plan,
+                    given=given,
+                    keep_error=keep_error,
+                    caller_settings=caller_settings,
                 )
             except KeyboardInterrupt:
                 self.pause()  # if it has begun

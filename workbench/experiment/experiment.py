@@ -677,7 +677,7 @@ class Experiment:
         the model.
         """
         found = self._training.newer_model()
-        return None if found is None else found.told
+        return None if found is None else found.note
 
     @property
     def markers(self) -> tuple[Marker, ...]:
@@ -771,5 +771,5 @@ def _collected(runner: weakref.ref[Runner], folder: Path) -> None:
     if at_work is not None and at_work.active:  # the thread of a run holds it
         at_work.abandon()
     else:
-        RunFolder.existing(folder).tell_abandoned()
+        RunFolder.existing(folder).mark_abandoned()
     remove_if_empty(folder)

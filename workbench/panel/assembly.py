@@ -47,7 +47,7 @@ def _memory_tool() -> MemoryTool:
     return OutOfMemoryTool()
 
 
-def _elsewhere(training: Training, plan: Plan, folder: Path) -> Stretch:
+def _send(training: Training, plan: Plan, folder: Path) -> Stretch:
     from workbench.dynamo.listen.rank_reports import companions
     from workbench.parallel.session.mirror import send
 
@@ -59,7 +59,7 @@ def _publish(experiment: Experiment) -> None:
     hub().add(experiment)
 
 
-def _look_after_cells() -> None:
+def _follow_cells() -> None:
     """After each cell, free the cores of its OpenMP threads and find classes it redefined."""
     here = shell()
     if here is not None:
@@ -68,7 +68,7 @@ def _look_after_cells() -> None:
 
 def _after_cell(_result: object = None) -> None:
     release_team()
-    redefined_classes.look()
+    redefined_classes.check()
 
 
 def _pause_what_its_cell_left(experiment: Experiment) -> None:
@@ -151,10 +151,10 @@ SERVICES = Services(
         _pause_what_its_cell_left,
     ),
     display=_display,
-    send=_elsewhere,
+    send=_send,
     memory_tool=_memory_tool,
 )
 """What every new experiment gets, unless others are provided."""
 
-_look_after_cells()
+_follow_cells()
 _cells()

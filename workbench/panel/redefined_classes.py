@@ -17,17 +17,17 @@ from workbench.experiment.newer_model import written_anew
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
 
-_said: weakref.WeakKeyDictionary[Experiment, str] = weakref.WeakKeyDictionary()
+_notes: weakref.WeakKeyDictionary[Experiment, str] = weakref.WeakKeyDictionary()
 """The current note of this kind of each experiment."""
 
 
-def look() -> None:
+def check() -> None:
     """After each cell, add the note where it applies, and remove it where it no longer does."""
     for experiment in experiments():
-        text, before = _told(experiment), _said.get(experiment, "")
+        text, before = _note(experiment), _notes.get(experiment, "")
         if text == before:
             continue
-        _said[experiment] = text
+        _notes[experiment] = text
         if before in experiment.notes:
             experiment.notes.remove(before)
         if text:
@@ -35,7 +35,7 @@ def look() -> None:
             experiment.say(text)
 
 
-def _told(experiment: Experiment) -> str:
+def _note(experiment: Experiment) -> str:
     if experiment.status not in ("training", "paused"):
         return ""
     names = written_anew(experiment.model)

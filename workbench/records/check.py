@@ -143,7 +143,7 @@ def _check_rows(
 
 
 def _check_rule(
-    rule: Rule, label: str, values: Values, beside: Mapping[str, Values], sizes: _Sizes
+    rule: Rule, label: str, values: Values, columns: Mapping[str, Values], sizes: _Sizes
 ) -> None:
     match rule:
         case Index():
@@ -152,7 +152,7 @@ def _check_rule(
             if values.size and values.min() < value:
                 _refuse(label, values, values < value, f"at least {value}")
         case After(field):
-            other = beside[field]
+            other = columns[field]
             _refuse(label, values, (values <= other) & (values >= 0), f"more than its {field}")
         case Ascending():
             _refuse(label, values, np.diff(values, prepend=values[:1]) < 0, "no less than before")

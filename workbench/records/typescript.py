@@ -81,7 +81,9 @@ def _packed(classes: typing.Iterable[type]) -> list[type[Record]]:
 
 
 def _file(module: str, classes: list[type]) -> str:
-    parts = [_constant(name, union) for name, (union, home) in CONSTANTS.items() if home == module]
+    parts = [
+        _constant(name, union) for name, (union, owner) in CONSTANTS.items() if owner == module
+    ]
     if module == _module(panel.Badge):
         parts += [_alias(name) for name in ALIASES]
     parts += [interface(cls) for cls in classes]

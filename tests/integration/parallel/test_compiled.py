@@ -39,7 +39,7 @@ class Breaking(Net):
 
 @pytest.fixture(autouse=True)
 def _as_in_a_notebook() -> Iterator[None]:
-    with only(Services(send=assembly._elsewhere)):
+    with only(Services(send=assembly._send)):
         yield
 
 

@@ -39,7 +39,7 @@ def test_it_is_noted_while_the_old_one_trains(
 
     def cell(code: str) -> list[str]:
         exec(code, main.__dict__)
-        redefined_classes.look()
+        redefined_classes.check()
         return [note for note in exp.notes if "defined anew" in note]
 
     exec(NET.format(scale=1, then=""), main.__dict__)
@@ -60,4 +60,4 @@ def test_it_is_noted_while_the_old_one_trains(
     assert cell("") == []
     cell(NET.format(scale=2, then=""))
     exp.close()
-    redefined_classes.look()
+    redefined_classes.check()

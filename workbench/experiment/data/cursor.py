@@ -153,7 +153,7 @@ class Cursor:
         self._taken = batch is not None
         return batch
 
-    def look(self) -> Any:
+    def peek(self) -> Any:
         """Return the current batch like `take`, for inspection before the step.
 
         Raises:

@@ -30,7 +30,7 @@ from workbench.experiment.state.random_generators import (
     set_state,
     state_of,
 )
-from workbench.experiment.state.small_values import encoded
+from workbench.experiment.state.value_snapshots import encoded
 
 if TYPE_CHECKING:
     from workbench.experiment.data.sources import DataSource
@@ -146,7 +146,7 @@ class Generators:
         """Generators of the dataset, and what else it keeps."""
         self._host = HostRandom()
 
-    def look_again(self) -> bool:
+    def refresh(self) -> bool:
         """Find the dataset's generators again; return whether some were created for a sample."""
         before = len(self.held.generators)
         self.held.find_again()
@@ -201,10 +201,10 @@ class _Finder(cloudpickle.Pickler):
             return "generator"
         if isinstance(obj, _VALUES):
             return "values"
-        self._look_at_code(obj)
+        self._search_code(obj)
         return None
 
-    def _look_at_code(self, obj: Any) -> None:
+    def _search_code(self, obj: Any) -> None:
         """Find what code reaches by a global name: module functions are pickled by reference."""
         if id(obj) in self._seen or str(getattr(obj, "__module__", "")).split(".")[0] in _TRUSTED:
             return
@@ -214,7 +214,7 @@ class _Finder(cloudpickle.Pickler):
             self._seen.add(id(obj))
             for base in obj.__mro__[:-1]:
                 for one in vars(base).values():
-                    self._look_at_code(one)
+                    self._search_code(one)
         elif isinstance(obj, FunctionType):
             self._seen.add(id(obj))
             for name in obj.__code__.co_names:
@@ -222,4 +222,4 @@ class _Finder(cloudpickle.Pickler):
                 if isinstance(value, KINDS):
                     self.persistent_id(value)
                 elif isinstance(value, (FunctionType, type)):
-                    self._look_at_code(value)
+                    self._search_code(value)

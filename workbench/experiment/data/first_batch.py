@@ -35,21 +35,21 @@ class EarlyBatch:
         self._generators = [(one, one.get_state()) for one in cursor.source.generators]
         self._before, self._after = RandomState(device), RandomState(device)
         self._before.save()
-        self._drew_beside_torch = False
+        self._drew_outside_torch = False
 
     def fetched(self) -> None:
         """Record that the batch was fetched."""
-        self._drew_beside_torch = self._before.moved_beside_torch()
+        self._drew_outside_torch = self._before.moved_outside_torch()
         self._after.save()
 
     def begin(self) -> str:
         """Begin the run, with torch seeded; return a note on what could not be kept."""
         if not self._cursor.holds_batch:
             return ""
-        if not self._drew_beside_torch:
+        if not self._drew_outside_torch:
             self._after.restore_torch()
             return ""
-        if not self._before.moved_beside_torch():
+        if not self._before.moved_outside_torch():
             self._after.restore()
             return ""
         if not self._cursor.source.can_begin_again:

@@ -38,7 +38,7 @@ class Interruption:
         cause, self.cause = self.cause, None
         return None if cause is None else cause[0]
 
-    def told(self, failure: Failure, step: int) -> tuple[Failure, str]:
+    def explain(self, failure: Failure, step: int) -> tuple[Failure, str]:
         """Return the failure and the status line, which say how far the step went.
 
         Args:

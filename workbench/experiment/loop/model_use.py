@@ -73,5 +73,5 @@ def _tensors(training: Training) -> dict[int, str]:
     found = {
         id(tensor): name for name, tensor in (*model.named_parameters(), *model.named_buffers())
     }
-    beside = {id(p): "a parameter of the optimizer" for p in tuple(training.parameters)}
-    return {**beside, **found}
+    extra = {id(p): "a parameter of the optimizer" for p in tuple(training.parameters)}
+    return {**extra, **found}

@@ -104,7 +104,7 @@ class LossState:
         self._trusted: dict[int, Any] = {}
         """Modules and classes that are not inspected."""
         self._waiting: deque[tuple[str, Any]] = deque([("the loss", loss)])
-        self._look()
+        self._search()
 
     def changed(self) -> str:
         """Return the name of the first value that has changed, or ``""``."""
@@ -125,7 +125,7 @@ class LossState:
 
     # -- what is reached --------------------------------------------------------------------
 
-    def _look(self) -> None:
+    def _search(self) -> None:
         while self._waiting and not self.unknown:
             name, value = self._waiting.popleft()
             if isinstance(value, _CONSTANTS) or id(value) in self._seen:

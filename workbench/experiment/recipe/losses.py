@@ -138,7 +138,7 @@ class Loss:
         if self.function is None:
             self._take(_choose(logits, targets))
 
-    def for_a_look(self, *, anew: bool) -> Loss:
+    def for_inspection(self, *, anew: bool) -> Loss:
         """Return a loss with the same function, for inspection; its findings do not reach this one.
 
         Args:

@@ -45,7 +45,7 @@ class Parallel(Mode):
         self.layout = None if value == self.default else Layout.parse(value)
         """None: steps are computed in this process."""
         super().__init__(value if self.layout is None else str(self.layout), device)
-        self.told = ""
+        self.report = ""
         """What the ranks last reported about themselves, in words."""
 
     @classmethod
@@ -113,7 +113,7 @@ class Parallel(Mode):
 
     def so_far(self) -> str:
         """What the ranks last reported about themselves."""
-        return self.told
+        return self.report
 
 
 def _refused_buffer(model: nn.Module, layout: Layout) -> str:

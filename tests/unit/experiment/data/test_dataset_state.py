@@ -20,7 +20,7 @@ import torch
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
 
 from workbench.experiment.data.dataset_state import DataState, data_state_of
-from workbench.experiment.state.small_values import MOST_BYTES, MOST_ELEMENTS
+from workbench.experiment.state.value_snapshots import MOST_BYTES, MOST_ELEMENTS
 
 
 class Harder:

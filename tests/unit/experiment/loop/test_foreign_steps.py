@@ -12,7 +12,7 @@ from torch import nn
 
 from tests.unit.experiment.plain_loop import BATCH, batches, data, linear, seeded
 from workbench.experiment import Experiment
-from workbench.experiment.loop.guard import undone
+from workbench.experiment.loop.step_undo import undone
 
 RATE = 0.1
 

@@ -53,7 +53,7 @@ def experiment(
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every look is followed by a slice."""
     here = "workbench.experiment.recipe.schedule_forecast"
-    monkeypatch.setattr(f"{here}._LOOK_S", 0.0)
+    monkeypatch.setattr(f"{here}._EVERY_S", 0.0)
     monkeypatch.setattr(f"{here}._SHARE", math.inf)
     monkeypatch.setattr(f"{here}._IDLE_SHARE", math.inf)
 

@@ -18,7 +18,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from tests.integration.parallel.support import Meter, Net, made
 from workbench.experiment import Experiment
-from workbench.experiment.loop.guard import rehearse
+from workbench.experiment.loop.step_undo import rehearse
 from workbench.experiment.state import hook_copy
 from workbench.experiment.state.hook_copy import hooks_undone
 from workbench.experiment.state.hook_reach import known_of, reached
@@ -156,7 +156,8 @@ def test_objects_of_libraries_and_of_the_experiment_are_left_alone(tmp_path: Pat
     experiment.model.head.register_forward_hook(hook)
     training = experiment._training
     values = [
-        value for _, value in reached(training, training.asked_from, known_of(training), here=True)
+        value
+        for _, value in reached(training, training.caller_settings, known_of(training), here=True)
     ]
     assert any(value is steps for value in values)
     assert not any(value is one for value in values for one in (writer, mine, experiment))

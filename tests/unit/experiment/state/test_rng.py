@@ -10,7 +10,7 @@ import torch
 from workbench.experiment.state.rng import StepState, TorchState
 
 CPU = torch.device("cpu")
-LOOK = StepState.LOOK_EVERY
+LOOK = StepState.CHECK_EVERY
 
 
 class Counted(StepState):

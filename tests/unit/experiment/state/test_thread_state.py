@@ -167,7 +167,7 @@ def test_nothing_of_the_cell_is_kept_after_the_run(tmp_path: Path) -> None:
     exp = made(tmp_path, net())
     with saved_tensors_hooks(*hooks):
         exp.run(steps=1, wait=True)
-    assert exp._training.asked_from.saved_tensors_hooks is None
+    assert exp._training.caller_settings.saved_tensors_hooks is None
 
 
 def test_a_capture_of_a_run_that_is_over_has_what_the_cell_has_set(tmp_path: Path) -> None:

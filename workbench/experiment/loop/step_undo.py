@@ -98,11 +98,11 @@ class Guard:
         self._modules.remember(exactly=exactly)
         self._writes.remember(exactly=exactly)
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         """Find parameters, modules and generators again: from the next step on they may differ."""
         self._host_random.find()
-        self._modules.look_again()
-        self._writes.look_again()
+        self._modules.refresh()
+        self._writes.refresh()
 
     def written_by_others(self) -> AbstractContextManager[None]:
         """Context in which written parameters do not count as written by the forward of a step."""
