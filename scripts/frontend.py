@@ -97,7 +97,7 @@ def fitting_node(search: str | None = None) -> str | None:
 def environment(inherited: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment for npm tools.
 
-    Yarn asks its own registry by default, which closed networks refuse: it is told the one that
+    Yarn uses its own registry by default, which closed networks block: it is given the one that
     npm is configured with.
     """
     env = dict(os.environ if inherited is None else inherited)

@@ -110,7 +110,7 @@ def _environment() -> dict[str, str]:
     env = environment()
     # a test has one core: two teams of OpenMP threads on two cores wait for each other
     env.setdefault("OMP_NUM_THREADS", "1")
-    # hundreds of processes import the package: each would compile it anew
+    # hundreds of processes import the package: each would compile it again
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     return env
 

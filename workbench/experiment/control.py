@@ -106,11 +106,11 @@ class Control:
         self._end_trials()
         begin = self._starter(lambda: replace(self._runner.plan, halt_at=None))
 
-        def anew() -> None:
+        def restart() -> None:
             if self._status == "paused":
                 begin()
 
-        if self._runner.go_on(anew):
+        if self._runner.go_on(restart):
             return
         if self._status not in ("paused", "exception", "nan"):
             raise RuntimeError(f"{self._name} is {self._status}, not paused; start it with run()")
@@ -225,7 +225,7 @@ class Control:
             self._runner.join()
             raise
         if not ended:
-            aside = "computes a capture, or tries what would help,"
+            aside = "computes a capture, or tries remedies,"
             work = aside if self._runner.rehearsing else "trains"
             raise TimeoutError(f"{self._name} still {work} after {timeout} s")
 
@@ -280,8 +280,8 @@ class Control:
         if not done:
             warnings.warn(
                 f"the event file in {self._run_file.folder} does not hold all that {self._name} "
-                "has logged yet: the disk is slow, full or gone. What waits is written once the "
-                "disk takes it",
+                "has logged so far: the disk is slow, full or unavailable. The rest is written as "
+                "soon as the disk accepts it",
                 RuntimeWarning,
                 stacklevel=callers_level(),
             )
@@ -359,7 +359,7 @@ class Control:
         remedies = [] if failure is None else [one for one in failure.remedies if one.fits]
         if remedies:
             lines = [f"{one.name}:\n    {one.code}".replace("\n", "\n    ") for one in remedies]
-            error.add_note("It fits, as was tried, with any of these, then exp.resume():")
+            error.add_note("It fits with any of these, each was tried; then exp.resume():")
             error.add_note("\n".join(f"  {line}" for line in lines))
 
     def _stop_paused(self) -> None:

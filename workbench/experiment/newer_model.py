@@ -83,7 +83,7 @@ class Origin:
         return list(found)
 
 
-def written_anew(model: nn.Module) -> list[str]:
+def redefined(model: nn.Module) -> list[str]:
     """Names of classes of ``model`` that the user's code has redefined with another content."""
     found: dict[str, None] = {}
     for cls in dict.fromkeys(map(type, model.modules())):

@@ -192,8 +192,8 @@ def set_modes(training: Training, modeset: ModeSet) -> None:
 def set_card(training: Training, limit: CardLimit | None) -> None:
     """From the next step on, run steps on a simulated GPU, or on the actual hardware."""
     play(training, limit)
-    _mark(training, "no card" if limit is None else str(limit))
-    text = "on what is there" if limit is None else f"as on a card of {limit}"
+    _mark(training, "no simulated GPU" if limit is None else str(limit))
+    text = "without a simulated GPU" if limit is None else f"on a simulated GPU: {limit}"
     _show(training, f"next step runs {text}")
 
 
@@ -231,7 +231,7 @@ def set_learning_rate(training: Training, value: float) -> None:
     if training.is_away:  # the processes that compute steps scale it
         follow_learning_rate(training.optimizer, value)
         schedule.num_changes += 1
-        effect = f", and {schedule.name} goes on scaled with it" if schedule.scheduler else ""
+        effect = f", and {schedule.name} is scaled with it" if schedule.scheduler else ""
     else:
         with without_drawing(training.device):
             scalable = is_scalable(schedule, training.optimizer)
@@ -264,7 +264,7 @@ def remove_schedule(training: Training) -> None:
     schedule.end()
     training.board.mark(training.step_count, f"constant {_rate_text(rate)}")
     training.board.emit(ScheduleRemoved(training.step_count, name, rate))
-    _show(training, f"constant {_rate_text(rate)} in the place of {name}")
+    _show(training, f"constant {_rate_text(rate)} instead of {name}")
 
 
 def set_model(training: Training, model: nn.Module) -> None:

@@ -161,7 +161,7 @@ class Training:
         self.adopt(model)
 
     def adopt(self, model: nn.Module) -> None:
-        """Train ``model`` from now on; everything recorded about a model starts anew."""
+        """Train ``model`` from now on; everything recorded about a model is reset."""
         before = getattr(self, "model", model)
         if before is not model:
             self.note(read_by_loss(before, self.loss))
@@ -466,7 +466,7 @@ class Training:
             with contextlib.suppress(ChangedInStepError):
                 return self._attempt(batch, started)
         raise RuntimeError(
-            "another thread goes on changing modules between train and eval mode while steps are "
+            "another thread keeps changing modules between train and eval mode while steps are "
             "computed: pause the experiment first"
         )
 

@@ -12,7 +12,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from workbench.experiment.experiment import experiments
-from workbench.experiment.newer_model import written_anew
+from workbench.experiment.newer_model import redefined
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
@@ -38,12 +38,12 @@ def check() -> None:
 def _note(experiment: Experiment) -> str:
     if experiment.status not in ("training", "paused"):
         return ""
-    names = written_anew(experiment.model)
+    names = redefined(experiment.model)
     if not names:
         return ""
     model = type(experiment.model).__name__
     return (
-        f"{' and '.join(names)} {'was' if len(names) == 1 else 'were'} defined anew by a cell; "
-        f"{experiment.name} trains on with the code of before. exp.model = {model}(...) swaps a "
+        f"{' and '.join(names)} {'was' if len(names) == 1 else 'were'} redefined by a cell; "
+        f"{experiment.name} still trains with the old code. exp.model = {model}(...) swaps a "
         "new one in at the next step"
     )

@@ -172,10 +172,10 @@ def _build(cls: type[Record], text: str, arrays: dict[str, npt.NDArray[Any]]) ->
             raise DamagedError(f"{name} is {array.dtype} [{shape}], expected a column of {dtype}")
         found[name] = array
     given = json.loads(text, parse_constant=_no_constant)
-    # a file is anybody's: what it says is made safe to be shown here, and nowhere else
+    # anyone may have written a file: its text is made safe to be shown here, and nowhere else
     plain = harmless_json(given)
     if plain != given:
-        fields_from_json(cls, given, found)  # what is wrong with it is told of it as it is
+        fields_from_json(cls, given, found)  # an error describes it as it is
     return typing.cast(Record, fields_from_json(cls, plain, found))
 
 

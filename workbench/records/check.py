@@ -1,8 +1,8 @@
-"""Whether what a record says of itself holds: the rules declared beside its fields, checked.
+"""Whether what a record says of itself holds: the rules declared with its fields, checked.
 
 Every check is a few passes of numpy over a column, so a record of 200,000 nodes is checked in
-milliseconds. The first thing that does not hold is told in one sentence that names the field, the
-row, what came in and what is valid.
+milliseconds. The first thing that does not hold is reported in one sentence that names the field,
+the row, what came in and what is valid.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class _Sizes:
 def _check_rows(
     label: str, columns: Mapping[str, Values], rules: Mapping[str, Rules], sizes: _Sizes
 ) -> None:
-    """Check columns that lie beside each other; ``label`` says how a value of them is called."""
+    """Check columns of one table; ``label`` says how a value of them is called."""
     for name, values in columns.items():
         called = label.replace("{name}", name)
         for rule in rules[name]:

@@ -161,7 +161,7 @@ def why_in_use(path: Path) -> str:
         where = "" if host in (None, platform.node()) else f" on {_text(host)}"
         return f"{name} {does}{where}: stop it first."
     if _ranks_run(path):
-        return f"The ranks of {name} train on without their kernel: wb.attach it and stop it."
+        return f"The ranks of {name} still train without their kernel: wb.attach it and stop it."
     return ""
 
 

@@ -529,7 +529,7 @@ CHECKS = (
     ),
     Check(
         ("torch._C.DisableTorchFunction", "torch._C._DisableTorchDispatch"),
-        "looking at tensors without being seen by modes",
+        "reading tensors without being seen by modes",
         _check_blind,
         vital_for=("graphs",),
     ),

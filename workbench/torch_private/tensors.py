@@ -161,8 +161,8 @@ _GIVES_WAY = {
     torch.int8: (torch.uint8,) * 2,
     **dict.fromkeys((torch.complex64, torch.complex128), (torch.float16, torch.complex32)),
 }
-"""dtype of a number -> a dtype beside which a Python number gives way, and the resulting dtype; a
-tensor does not give way."""
+"""dtype of a number -> a dtype that takes precedence over a Python number, and the resulting dtype;
+a tensor does not give way."""
 
 
 def is_wrapped_number(tensor: torch.Tensor) -> bool:

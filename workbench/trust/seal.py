@@ -45,7 +45,7 @@ _LINE_CHARACTERS = 32
 _MOST_BYTES = 1 << 40
 _TRIES, _PAUSE_S = 200, 0.05
 """How often, and with which pause in seconds, a lock that another process holds is tried."""
-_BY_OTHERS = "so somebody else may have written it"
+_BY_OTHERS = "so someone else may have written it"
 
 
 class SealError(PermissionError):

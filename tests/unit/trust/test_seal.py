@@ -39,7 +39,7 @@ def test_what_somebody_changed_is_not(change: Callable[[bytes], bytes], tmp_path
     seal, path = Seal.new(), tmp_path / "file"
     seal.write(path, b"data of some length", "payload")
     path.write_bytes(change(path.read_bytes()))
-    with pytest.raises(SealError, match="somebody else may have written it") as error:
+    with pytest.raises(SealError, match="someone else may have written it") as error:
         seal.read(path, "payload")
     assert error.value.filename == str(path)
     assert isinstance(error.value, PermissionError)

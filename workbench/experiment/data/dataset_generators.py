@@ -1,7 +1,7 @@
 """Random number generators with which samples are made: found, read and written.
 
-Besides the three of the process (Python's, NumPy's, torch's) a dataset may hold some of its own, or
-a transform in it may, or code of either may reach one by a global name. They are found by what
+Apart from the three of the process (Python's, NumPy's, torch's) a dataset may hold some of its own,
+or a transform in it may, or code of either may reach one by a global name. They are found by what
 pickle visits, since that is what is sent to a rank, and by the names in the code of what is
 visited.
 """
@@ -40,7 +40,7 @@ _TRUSTED = ("torch", "numpy", "random", "builtins", "cloudpickle")
 
 
 class Held:
-    """State that making samples depends on and changes, besides the generators of the process.
+    """State that making samples depends on and changes, other than the generators of the process.
 
     Args:
         find: finds the generators that samples may draw from; the same ones in the same order for
@@ -85,14 +85,14 @@ def held_by(source: DataSource | None) -> Held:
 
 
 def drawn_by(source: DataSource | None) -> list[Any]:
-    """Return the generators that samples of ``source`` may draw from, besides the process's."""
+    """Return the generators that samples of ``source`` may draw from, other than the process's."""
     if not isinstance(source, LoaderSource):
         return []
     return found_in(source.loader.dataset, source.loader.collate_fn)
 
 
 def kept_by(source: DataSource | None) -> DataState | None:
-    """Return what the dataset keeps besides generators, if it may keep anything."""
+    """Return what the dataset keeps other than generators, if it may keep anything."""
     return data_state_of(source.loader) if isinstance(source, LoaderSource) else None
 
 

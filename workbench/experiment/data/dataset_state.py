@@ -111,7 +111,7 @@ class DataState:
         return bool(self._kinds)
 
     def mark(self) -> bytes:
-        """Return bytes that are the same, in any process, wherever the same is kept."""
+        """Return bytes that are the same, in any process that keeps the same."""
         places = self._search().places
         known = [(path, places[path].content) for path in sorted(places) if places[path].content]
         # bytes as they are: as text they would be several times as long

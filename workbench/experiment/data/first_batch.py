@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from workbench.experiment.data.cursor import Cursor
 
 _OTHER_NUMBERS = (
-    "the first batch was fetched when it was looked at, with numbers that NumPy's or Python's "
-    "generator gave then; a cell has moved it since, and the loader cannot give the batch again"
+    "the first batch was fetched for inspection before the run, with numbers that NumPy's or "
+    "Python's generator returned then; a cell has changed the state of that generator since, and "
+    "the loader cannot return the batch again"
 )
 
 

@@ -118,7 +118,9 @@ class CaptureHandle:
         num_started = 0
         while not self._done.wait(_POLL_S):
             if deadline is not None and time.monotonic() > deadline:
-                raise TimeoutError(f"no step went through in {timeout} s; the capture still waits")
+                raise TimeoutError(
+                    f"no step was completed within {timeout} s; the capture is still pending"
+                )
             # a run that was in progress may have ended without another step: check repeatedly
             if self._run_one_step is not None:
                 num_started += self._run_one_step()

@@ -132,7 +132,7 @@ class LossState:
                 continue
             self._seen[id(value)] = name, value
             if len(self._seen) > _MOST_VALUES:
-                self._refuse(name, "more than can be looked at")
+                self._refuse(name, "more than can be inspected")
                 return
             try:
                 self._take(name, value)

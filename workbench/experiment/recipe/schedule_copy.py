@@ -213,7 +213,7 @@ class _Pickler(cloudpickle.Pickler):
             return self._dynamic_function_reduce(obj)
         if isinstance(obj, functools._lru_cache_wrapper):  # pyright: ignore[reportPrivateUsage] - its only name
             cached = cast("Any", obj)
-            return _cached_anew, (cached.__wrapped__, cached.cache_parameters())
+            return _cached_again, (cached.__wrapped__, cached.cache_parameters())
         if (
             isinstance(obj, type)
             and may_be_user_module(obj.__module__)
@@ -254,7 +254,7 @@ def _class_apart(cls: type[Any]) -> tuple[Any, ...]:
     return make, (*given[:4], None, *given[5:]), *rest
 
 
-def _cached_anew(function: Any, options: dict[str, Any]) -> Any:
+def _cached_again(function: Any, options: dict[str, Any]) -> Any:
     return functools.lru_cache(**options)(function)
 
 

@@ -44,7 +44,7 @@ _IDLE_SLICE_S, _IDLE_SHARE = 0.05, 0.5
 _BY_METRIC = "by metric"
 _UNKNOWN_LENGTH = "no curve yet: the length of an epoch is not known"
 _DRAWS = "no curve: its functions draw random numbers"
-_REMOTE = "no curve until the training is back from its ranks"
+_REMOTE = "no curve while ranks compute the steps"
 
 log = logging.getLogger("workbench")
 
@@ -111,7 +111,7 @@ class ScheduleForecast:
             if self._rest is not None:
                 self._go_on(self._rest, begun + (_IDLE_SLICE_S if idle else _SLICE_S))
         except Exception as error:
-            log.debug("the rates to come of %s are not known", schedule.name, exc_info=True)
+            log.debug("the upcoming rates of %s are not known", schedule.name, exc_info=True)
             self._end_with(f"no curve: {_first_line(error)}")
         finally:
             took, share = time.monotonic() - begun, _IDLE_SHARE if idle else _SHARE
@@ -137,7 +137,7 @@ class ScheduleForecast:
         return training.step_count if every == "step" else training.cursor.epoch
 
     def _key_now(self, schedule: Schedule, every: Every, end: int) -> tuple[object, ...]:
-        """Return what the future rates depend on, besides time."""
+        """Return what the future rates depend on, apart from time."""
         scheduler, position = schedule.scheduler, self._position(every)
         lag = position - getattr(scheduler, "last_epoch", position)  # an update may be left out
         who = id(scheduler), id(self._training.optimizer), schedule.num_changes, schedule.is_over
@@ -254,13 +254,11 @@ def _effect(schedule: Schedule, every: Every, scalable: bool | None) -> str:
     if schedule.is_over:
         return f"{schedule.name} is over: a rate set here stays."
     if scalable is None:
-        return (
-            f"A rate set here holds for the next step; what {schedule.name} makes of it is its own."
-        )
+        return f"A rate set here holds for the next step; {schedule.name} decides what follows."
     if not scalable:
         return (
-            f"A rate set here holds until the {every} is over: {schedule.name} goes by rates of "
-            "its own, which are not scaled."
+            f"A rate set here holds until the {every} is over: {schedule.name} uses rates of its "
+            "own, which are not scaled."
         )
     return (
         "A rate set here holds from the next step on and scales the rest of the schedule with it."
@@ -270,7 +268,7 @@ def _effect(schedule: Schedule, every: Every, scalable: bool | None) -> str:
 def _at_zero(known: ScheduleState) -> str:
     return (
         f"{known.name} is at rate 0: a rate set here holds for the next step, and the schedule "
-        "goes on as one made for it."
+        "continues as one created with it."
     )
 
 

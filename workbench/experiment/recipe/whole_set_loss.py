@@ -188,7 +188,7 @@ class WholeSet:
     def _put_back(self, state: LossState) -> None:
         """Undo the effects of calls that a plain loop does not make."""
         if kept := state.changed():
-            lost = "" if state.restore() else "; a look at it has changed that"
+            lost = "" if state.restore() else "; its inspection has changed that"
             self._keeps_something(f"it keeps something from call to call ({kept}){lost}")
 
     def _or_noted(self, found: float | None) -> float | None:
@@ -204,16 +204,16 @@ class WholeSet:
         if scores is False or self.hides_accuracy:
             said = ", and there is no accuracy"
         elif answers.reads and answers.is_guess and scores is None:
-            said = "; accuracy takes the outputs for scores of classes"
+            said = "; accuracy treats the outputs as scores of classes"
         self._training.note(
-            f"val/loss is the mean of {name} over batches of {self._largest:,}, weighed by "
+            f"val/loss is the mean of {name} over batches of {self._largest:,}, weighted by "
             f"samples: {why}{said}"
         )
 
 
 _COMPARES = (
-    "half of the samples do not have the gradient that all of them together give to them (an "
-    "in-batch loss, or terms that are averaged over different things), so of the whole set at once "
-    "it may be another loss"
+    "half of the samples alone have other gradients than together with the rest (an in-batch loss, "
+    "or terms that are averaged over different things), so for the whole set at once it may be "
+    "another loss"
 )
-_UNKNOWN = "whether it compares samples with each other cannot be told from what it gives for them"
+_UNKNOWN = "whether it compares samples with each other cannot be seen from its values for them"

@@ -112,7 +112,7 @@ def _from_here(experiment: Experiment, work: Callable[[Training], Any]) -> Any:
 
 def _evaluated(training: Training, source: DataSource) -> Validation:
     loss, before = training.loss, training.loss.state()
-    training.loss = loss.for_inspection(anew=not training.checked)
+    training.loss = loss.for_inspection(is_first=not training.checked)
     try:
         return found_over(training, source)
     finally:

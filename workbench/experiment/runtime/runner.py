@@ -440,7 +440,7 @@ class Runner(Worker):
         """Return failure and status line for what was raised; the latter is ``text`` by default."""
         training = self.training
         failure = self._looked_into(error, step)
-        if training.cursor.fetching and training.cursor.goes_on_anew:
+        if training.cursor.fetching and training.cursor.restarts:
             text = f"step {step:,}: {type(error).__name__}; run stopped, the loader begins anew"
             failure = replace(failure, subtitle=f"{failure.subtitle} {_BEGUN_ANEW}")
         if isinstance(error, NonFiniteError):

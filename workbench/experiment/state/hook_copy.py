@@ -64,8 +64,8 @@ def hooks_undone(training: Training) -> Generator[None]:
         lost = [path for path, again in put_back if not _done(again)]
         if lost:
             training.note(
-                f"a step that was computed and undone has changed {', '.join(lost)}, of which no "
-                "copy could be made or put back"
+                f"a step that was computed and undone has changed {', '.join(lost)}, which "
+                "could not be copied or restored"
             )
 
 

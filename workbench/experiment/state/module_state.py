@@ -194,7 +194,7 @@ class _Activation:
 
 
 class ModuleState:
-    """The state that the modules of a model (and of a loss) keep besides their parameters.
+    """The state that the modules of a model (and of a loss) keep in addition to their parameters.
 
     Args:
         models: models whose modules are covered: those that they have at construction, or at

@@ -39,7 +39,7 @@ class StepTimings:
 
     @contextmanager
     def disturbed(self) -> Generator[None]:
-        """Leave out the steps that are done meanwhile: we compute something else alongside them."""
+        """Leave out the steps that are done inside: we compute something else alongside them."""
         work = object()
         self._disturbing.add(work)
         try:
@@ -79,7 +79,7 @@ class StepTimings:
 
         For the modes in use it is that of the first window since they were switched on, for others
         that of the last window before they were switched off: what is compared is as close in time
-        as possible, and a comparison does not change because the machine got busy meanwhile. If
+        as possible, and a comparison does not change because the machine got busy in between. If
         modes were used again for fewer steps than support a statement, the earlier result for them
         is kept.
         """

@@ -159,7 +159,7 @@ def _missing() -> str:
     except PackageNotFoundError:
         return "The torchao that is importable has no version."
     if installed.split("+")[0].rsplit(".", 1)[0] != TESTED:
-        return f"torchao {installed} is installed; what is used of it is that of {TESTED}."
+        return f"torchao {installed} is installed; Workbench uses the API of {TESTED}."
     return ""
 
 

@@ -189,7 +189,7 @@ class ScaledGradients:
                 "modes.backward(loss) has added gradients that are multiplied by "
                 f"{self.scaler.scale:,.6g} to ones that were divided already "
                 f"({self._named(mixed)}): gather all gradients before modes.unscale(optimizer), or "
-                "call optimizer.zero_grad() after it; these are of no use, call it now"
+                "call optimizer.zero_grad() after it; these cannot be used, call it now"
             )
 
     def divide(self, optimizers: Sequence[Optimizer], *, block: bool) -> None:
@@ -245,8 +245,8 @@ class ScaledGradients:
                 raise RuntimeError(
                     f"the optimizer has gradients that {self._named([parameter])} got under "
                     "another scale, or under several: by losses of different wb.Modes, before a "
-                    "state was loaded, or after an error that was passed over; call "
-                    "optimizer.zero_grad() in between, and now, for these are of no use"
+                    "state was loaded, or after an error that was ignored; call "
+                    "optimizer.zero_grad() in between, and now, since these cannot be used"
                 )
         return done, others
 

@@ -28,7 +28,7 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "diff": ("svg", "png", "pdf", "dot", "json"),
     "memory": ("png", "pdf"),
 }
-"""Formats that a capture of each kind can be exported to, besides the record itself."""
+"""Formats that a capture of each kind can be exported to, in addition to the record itself."""
 
 _one_at_a_time = threading.Lock()
 

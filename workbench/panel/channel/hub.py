@@ -196,7 +196,7 @@ class Hub:
         try:
             part()
         except Exception:
-            log.exception("the panel's thread failed and goes on")
+            log.exception("the panel's thread failed and continues")
 
     def _greet(self) -> None:
         while self._joined:

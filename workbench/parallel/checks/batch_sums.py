@@ -465,7 +465,7 @@ class _Comparison:
         """
         training, logits = self._training, outputs.detach()
         self._logits, self._gradient = logits, torch.ones_like(logits)
-        self._loss = training.loss.for_inspection(anew=not training.checked)
+        self._loss = training.loss.for_inspection(is_first=not training.checked)
         leaf = logits.clone().requires_grad_()
         try:
             loss = self._loss_from(leaf)

@@ -523,8 +523,8 @@ def test_a_look_at_the_very_end_of_an_epoch_leaves_it_too(tmp_path: Path) -> Non
 def test_under_the_default_order_a_loaders_generator_is_said_to_be_unused(kind: str) -> None:
     source = data_source(LOADERS[kind](), **OPTIONS)
     assert source.note == (
-        "train is shuffled by seed 3, so that a run goes on from anywhere, and not by the loader's "
-        "generator: order='loader' keeps the loader's own order"
+        "train is shuffled with seed 3, so that a run can be resumed at any step, and not with the "
+        "loader's generator: order='loader' keeps the loader's own order"
     )
     assert source.repeats
 

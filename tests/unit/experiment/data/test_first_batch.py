@@ -116,5 +116,5 @@ def test_an_order_that_is_given_once_stays(tmp_path: Path, ways: tuple[Any, ...]
         way(exp)
     exp.run(epochs=1, wait=True)
     assert exp.step_count == NUM_SAMPLES // BATCH
-    notes = [note for note in exp.notes if "when it was looked at" in note]
+    notes = [note for note in exp.notes if "fetched for inspection" in note]
     assert len(notes) == (seed in ways)

@@ -70,8 +70,8 @@ def test_a_step_between_runs_is_gone_on_from_and_reported(tmp_path: Path) -> Non
     exp.run(steps=1, wait=True)
     assert torch.equal(model.weight, by_hand.weight)
     assert about_steps(exp) == [
-        "the optimizer was stepped once by a cell before step 3, which goes on from the weights "
-        "that this made"
+        "the optimizer was stepped once by a cell before step 3, which continues with the "
+        "resulting weights"
     ]
 
 
@@ -112,8 +112,8 @@ def test_another_experiment_that_steps_it_is_named(tmp_path: Path) -> None:
     cells_own_step(model, optimizer)
     first.run(steps=1, wait=True)
     assert about_steps(first) == [
-        "the optimizer was stepped 2 times by second and once by a cell before step 2, which goes "
-        "on from the weights that this made"
+        "the optimizer was stepped 2 times by second and once by a cell before step 2, which "
+        "continues with the resulting weights"
     ]
 
 

@@ -339,7 +339,7 @@ def test_a_step_that_fails_once_says_what_it_could_not_give_back(tmp_path: Path)
     model.forward = raising  # type: ignore[method-assign]
     with pytest.raises(ValueError, match="once"):
         exp.run(steps=1, wait=True)
-    assert any("teacher.0.weight" in note and "nobody had" in note for note in exp.notes)
+    assert any("teacher.0.weight" in note and "not kept" in note for note in exp.notes)
     exp.close()
 
 

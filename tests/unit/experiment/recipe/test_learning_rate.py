@@ -234,7 +234,7 @@ def test_a_warm_up_over_a_backbone_at_0_is_set_by_the_head(tmp_path: Path) -> No
     )  # fmt: skip
     exp.lr = 1e-2
     assert exp.message == (
-        "step 0: lr 1e-2 for the next step; LambdaLR is at 0 and goes on as one made for it; "
+        "step 0: lr 1e-2 for the next step; LambdaLR is at 0 and continues as one created with it; "
         "parameter group 0 stays at 0"
     )
     assert rates(optimizer) == [0.0, 1e-2]
@@ -258,7 +258,7 @@ def test_groups_that_were_all_made_for_0_have_what_is_set_and_it_is_said(
     )  # fmt: skip
     exp.lr = 0.5
     assert rates(optimizer) == [0.5, 0.5]
-    goes_on = " for the next epoch; LambdaLR is at 0 and goes on as one made for it"
+    goes_on = " for the next epoch; LambdaLR is at 0 and continues as one created with it"
     assert exp.message == (
         f"step 0: lr 5e-1{goes_on if has_schedule else ''}; all 2 parameter groups were at 0 and "
         "have it now"

@@ -248,7 +248,7 @@ def test_an_in_batch_loss_is_validated_by_batches_and_it_is_said(tmp_path: Path,
     exp = trained(tmp_path, loss, val)
     assert validated(exp) == pytest.approx(by_batches(exp, loss, val), rel=1e-5)
     (note,) = (one for one in exp.notes if one.startswith("val/loss"))
-    assert "over batches of 16, weighed by samples" in note
+    assert "over batches of 16, weighted by samples" in note
     assert "an in-batch loss, or terms that are averaged over different things" in note
 
 

@@ -596,12 +596,12 @@ def test_while_its_steps_are_computed_elsewhere_the_curve_stays(tmp_path: Path) 
     training.is_away, training.step_count = True, 17
     assert whole(exp) == known
     exp.lr = 0.25
-    assert exp.message == "step 17: lr 2.5e-1, and LambdaLR goes on scaled with it"
+    assert exp.message == "step 17: lr 2.5e-1, and LambdaLR is scaled with it"
     scheduler: Any = exp.scheduler
     assert scheduler.base_lrs == [0.5], "whoever computes the steps scales it"
     for _ in range(2):
         waiting = whole(exp)
-    assert (waiting.why, waiting.low) == ("no curve until the training is back from its ranks", ())
+    assert (waiting.why, waiting.low) == ("no curve while ranks compute the steps", ())
     training.is_away, training.step_count = False, 0
     whole(exp)
     assert whole(exp).low[:2] == (0.25, 0.45), "as the optimizer and the schedule are by then"
@@ -629,11 +629,11 @@ def test_a_scheduler_with_rates_of_its_own_is_said_not_to_be_scaled(tmp_path: Pa
     exp = experiment(tmp_path, OwnRates)
     assert whole(exp).low[:3] == pytest.approx((0.5, 0.25, 0.16667), rel=1e-3)
     assert whole(exp).effect == (
-        "A rate set here holds until the step is over: OwnRates goes by rates of its own, which "
+        "A rate set here holds until the step is over: OwnRates uses rates of its own, which "
         "are not scaled."
     )
     exp.lr = 1.0
-    assert exp.message == "step 0: lr 1e0 until OwnRates steps, which goes by rates of its own"
+    assert exp.message == "step 0: lr 1e0 until OwnRates steps, which uses rates of its own"
     assert whole(exp).low[:3] == pytest.approx((1.0, 0.25, 0.16667), rel=1e-3)
     exp.close()
 
@@ -650,8 +650,8 @@ def test_a_scheduler_of_the_users_that_goes_by_its_first_rates_is_scaled(tmp_pat
 def test_at_rate_0_it_says_how_a_rate_that_is_set_goes_on(tmp_path: Path) -> None:
     exp = experiment(tmp_path, lambda o: lr_scheduler.LambdaLR(o, lambda step: min(1.0, step / 4)))
     assert whole(exp).effect == (
-        "LambdaLR is at rate 0: a rate set here holds for the next step, and the schedule goes on "
-        "as one made for it."
+        "LambdaLR is at rate 0: a rate set here holds for the next step, and the schedule "
+        "continues as one created with it."
     )
     exp.lr = 1.0
     assert whole(exp).low[:5] == (1.0, 0.25, 0.5, 0.75, 1.0)

@@ -473,7 +473,7 @@ def test_a_plateau_of_accuracy_without_any_says_so(tmp_path: Path) -> None:
     exp.run(epochs=3, wait=True)
     assert exp.status == "finished"
     assert exp.learning_rate == 0.1
-    assert sum("ReduceLROnPlateau has nothing to go by" in note for note in exp.notes) == 1
+    assert sum("ReduceLROnPlateau has no metric to follow" in note for note in exp.notes) == 1
     exp.close()
 
 

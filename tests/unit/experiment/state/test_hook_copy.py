@@ -184,7 +184,7 @@ def test_what_is_too_large_to_be_copied_is_named_if_it_changes(
     experiment.model.head.register_forward_hook(hook)
     rehearse(experiment._training)
     assert small.tolist() == [0.0, 0.0]
-    said = [note for note in experiment.notes if "no copy could be made" in note]
+    said = [note for note in experiment.notes if "could not be copied" in note]
     assert len(said) == 1
     assert "average of the hook hook on head" in said[0]
     assert "table" not in said[0]
