@@ -173,7 +173,7 @@ async def test_chunked_and_not_modified(url: str, jp_fetch: Any) -> None:
     assert caught.value.response.headers["ETag"] == '"1"'
 
 
-async def test_no_answer_is_told(url: str, jp_fetch: Any) -> None:
+async def test_no_answer_is_reported(url: str, jp_fetch: Any) -> None:
     with pytest.raises(HTTPClientError) as caught:
         await jp_fetch(url, "silent", headers={**SAME})
     assert caught.value.code == 502

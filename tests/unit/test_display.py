@@ -147,7 +147,7 @@ def test_several_drawings_stay_apart() -> None:
 
 
 @pytest.mark.usefixtures("built")
-def test_a_bundle_that_is_asked_for_comes_with_its_stylesheet_if_it_has_one() -> None:
+def test_a_requested_bundle_comes_with_its_stylesheet_if_it_has_one() -> None:
     sent: list[Any] = []
     widget = SimpleNamespace(send=lambda content, buffers: sent.append((content, buffers)))
     (display.STATIC / "row.js").write_text("row")

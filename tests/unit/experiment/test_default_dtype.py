@@ -103,7 +103,7 @@ def test_another_default_dtype_trains_as_a_plain_loop_does(
     exp.close()
 
 
-def test_the_loss_of_a_step_is_told_in_full_where_the_model_is_double(tmp_path: Path) -> None:
+def test_the_loss_of_a_step_is_reported_in_full_where_the_model_is_double(tmp_path: Path) -> None:
     x, y = rows(torch.float64)
     exp = Experiment(nn.Linear(8, 5).double(), (x, y), batch_size=16, runs=tmp_path, device="cpu")
     told: list[float] = []

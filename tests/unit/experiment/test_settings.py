@@ -57,7 +57,7 @@ ASKED: dict[str, Callable[[Experiment], Any]] = {
 
 @pytest.mark.parametrize("what", ASKED)
 @pytest.mark.parametrize("status", ["idle", "finished"])
-def test_a_closed_experiment_refuses_whatever_is_asked_of_it(
+def test_a_closed_experiment_refuses_every_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, status: str
 ) -> None:
     with only(Services(memory_tool=OutOfMemoryTool)):
@@ -227,7 +227,7 @@ def test_a_rate_that_is_set_scales_the_rest_of_the_schedule(tmp_path: Path) -> N
     assert f"step 3: lr 2.5e-1, and OneCycleLR goes on at {factor} times its rates" in run.said
 
 
-def test_a_schedule_that_is_taken_away_leaves_the_rate_as_it_is(tmp_path: Path) -> None:
+def test_a_schedule_that_is_removed_leaves_the_rate_as_it_is(tmp_path: Path) -> None:
     def none(_optimizer: torch.optim.Optimizer, schedulers: list[Any]) -> None:
         schedulers.clear()
 
@@ -258,7 +258,7 @@ def rates_at(step: int) -> float:
 
 
 @pytest.mark.parametrize("value", [0.1, "cosine", one_cycle])
-def test_a_schedule_can_only_be_taken_away(tmp_path: Path, value: Any) -> None:
+def test_a_schedule_can_only_be_removed(tmp_path: Path, value: Any) -> None:
     exp = experiment(tmp_path)
     with pytest.raises(ValueError, match=r"valid is None, which keeps the learning rate") as told:
         exp.scheduler = value

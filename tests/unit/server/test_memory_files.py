@@ -193,7 +193,7 @@ def test_a_file_that_grows_too_large_meanwhile_is_refused(tmp_path: Path) -> Non
     run(work)
 
 
-def test_a_file_that_vanishes_before_it_is_asked_about_is_missing(tmp_path: Path) -> None:
+def test_a_file_that_vanishes_before_it_is_queried_is_missing(tmp_path: Path) -> None:
     async def work(files: MemoryFiles) -> None:
         with pytest.raises(MissingFileError, match=r"There is no file a\.pickle any more\."):
             await files.ask(tmp_path / "a.pickle", OPEN)

@@ -156,7 +156,9 @@ def test_the_folders_of_a_key_are_nobody_elses_whatever_the_umask(tmp_path: Path
         assert (tmp_path / folder).stat().st_mode & 0o777 == 0o700
 
 
-def test_the_state_folder_may_be_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_state_folder_may_be_in_another_place(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert key_file() == tmp_path / "workbench" / "key"
     monkeypatch.setenv("XDG_STATE_HOME", "not/absolute")

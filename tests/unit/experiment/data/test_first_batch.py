@@ -73,7 +73,7 @@ WAYS = [(seed,), (look, seed), (seed, look), (look, look, seed, look), (seed, lo
 @pytest.mark.parametrize("ways", WAYS, ids=lambda ways: "-".join(way.__name__ for way in ways))
 @pytest.mark.parametrize("kind", DRAWS)
 @pytest.mark.parametrize("own_generator", [False, True])
-def test_a_run_is_the_one_that_nobody_looked_at(
+def test_a_run_is_the_one_that_was_not_inspected(
     tmp_path: Path, ways: tuple[Any, ...], kind: str, own_generator: bool
 ) -> None:
     def loader() -> DataLoader[Any]:

@@ -125,7 +125,7 @@ def test_which_steps_are_sampled() -> None:
     assert later == [110, 120, 130, 140, 150]
 
 
-def test_readers_are_told_of_sampled_steps_until_they_are_removed(tmp_path: Path) -> None:
+def test_readers_are_notified_of_sampled_steps_until_they_are_removed(tmp_path: Path) -> None:
     exp = experiment(tmp_path, seeded(linear), data(COUNT), batch_size=1)
     told: list[int] = []
     remove = on_sample(exp, told.append)

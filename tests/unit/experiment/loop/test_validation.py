@@ -548,7 +548,7 @@ class Counts(nn.Module):
         return F.cross_entropy(logits - self.mean, labels) * (1 + 0.1 * self.calls)
 
 
-def test_the_look_at_the_whole_set_leaves_no_trace_in_a_loss(tmp_path: Path) -> None:
+def test_computing_the_whole_set_leaves_no_trace_in_a_loss(tmp_path: Path) -> None:
     """A loop calls the loss once for every batch of validation, and so it is here."""
     train, val = samples(classes, 1, 48), samples(classes, 2, 32)
     train_batches = list(zip(*(part.split(SIZE) for part in train), strict=True))

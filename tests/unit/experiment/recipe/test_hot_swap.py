@@ -338,7 +338,7 @@ def test_an_optimizer_that_keeps_another_goes_on_with_both(tmp_path: Path) -> No
     exp.close()
 
 
-def test_an_optimizer_that_keeps_parameters_elsewhere_is_refused(tmp_path: Path) -> None:
+def test_an_optimizer_that_keeps_parameters_in_an_attribute_is_refused(tmp_path: Path) -> None:
     class Listed(torch.optim.SGD):
         def __init__(self, parameters: Any) -> None:
             parameters = list(parameters)
@@ -523,7 +523,7 @@ def test_a_parameter_that_becomes_a_buffer_carries_as_a_state_dict_has_it(
     exp.close()
 
 
-def test_the_loss_that_nobody_gave_is_chosen_for_the_new_model(tmp_path: Path) -> None:
+def test_the_loss_that_was_not_given_is_chosen_for_the_new_model(tmp_path: Path) -> None:
     """One logit stands for binary cross entropy, and two for cross entropy."""
     data = torch.randn(64, 6), torch.arange(64) % 2
     exp = Experiment(nn.Linear(6, 1), data, data, batch_size=16, runs=tmp_path, device="cpu")

@@ -142,7 +142,7 @@ def test_one_tensor_that_two_groups_share_is_set_once() -> None:
     assert float(shared) == 0.5
 
 
-def test_a_tensor_beside_a_number() -> None:
+def test_a_tensor_next_to_a_number() -> None:
     optimizer = of_two_groups(0.5, torch.tensor(0.25))
     scale_learning_rate(optimizer, None, 0.125)
     assert rates(optimizer) == [0.125, 0.0625]
@@ -268,7 +268,7 @@ def test_groups_that_were_all_made_for_0_have_what_is_set_and_it_is_said(
     assert rates(optimizer) == ([0.125, 0.125] if has_schedule else [0.5, 0.5])
 
 
-def test_what_ranks_tell_leaves_a_backbone_at_0() -> None:
+def test_what_ranks_report_leaves_a_backbone_at_0() -> None:
     _, optimizer = frozen_backbone()
     follow_learning_rate(optimizer, 5e-4)
     assert rates(optimizer) == [0.0, 5e-4]
@@ -354,7 +354,7 @@ def test_a_cycle_that_begins_at_0_rises_to_the_rate() -> None:
     assert seen == [pytest.approx([0.2 * at, 0.1 * at]) for at in (1, 2, 3, 4)]
 
 
-def test_what_ranks_tell_leaves_the_schedule_as_it_is() -> None:
+def test_what_ranks_report_leaves_the_schedule_as_it_is() -> None:
     """A warm-up that is at 0 there too: the ratios come back with the rates."""
     optimizer = two_groups()
     scheduler = one_cycle(optimizer, 1.0)
@@ -367,7 +367,7 @@ def test_what_ranks_tell_leaves_the_schedule_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("kind", ["one cycle", "swa", "sequential", "cyclic", "plateau"])
-def test_a_schedule_made_after_one_was_taken_away_starts_from_the_rate(kind: str) -> None:
+def test_a_schedule_made_after_one_was_removed_starts_from_the_rate(kind: str) -> None:
     optimizer = two_groups()
     schedule = Schedule(("step", SCHEDULES[kind](optimizer, 1.0)), optimizer)
     stepped(schedule.scheduler, optimizer, 9)

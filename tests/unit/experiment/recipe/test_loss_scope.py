@@ -363,7 +363,7 @@ def zero_at_first() -> tuple[Callable[..., torch.Tensor], list[float]]:
     return loss, margin_of
 
 
-def test_what_cannot_be_told_is_the_mean_of_batches_and_stays_it(tmp_path: Path) -> None:
+def test_what_cannot_be_determined_is_the_mean_of_batches_and_stays_it(tmp_path: Path) -> None:
     loss, margin_of = zero_at_first()
     val = samples(48, 2)
     exp = Experiment(
@@ -468,7 +468,7 @@ class Draws(nn.Module):
         return focal(x, of) * (1 + 0.01 * noise)
 
 
-def test_the_look_moves_no_random_numbers_in_the_loaders_order(tmp_path: Path) -> None:
+def test_the_inspection_moves_no_random_numbers_in_the_loaders_order(tmp_path: Path) -> None:
     random.seed(0)
     np.random.seed(0)
     train, val = samples(64, 1), samples(48, 2)

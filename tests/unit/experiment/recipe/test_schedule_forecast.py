@@ -510,7 +510,7 @@ def imports(at: int) -> float:
 
 
 @pytest.mark.parametrize("what", KEEPS)
-def test_what_a_function_keeps_is_not_moved_by_a_look(tmp_path: Path, what: str) -> None:
+def test_what_a_function_keeps_is_not_moved_by_an_inspection(tmp_path: Path, what: str) -> None:
     """Nor by a rate that is set: the rates are those of a loop that nobody looked at."""
     stateful_rates.reset()
     optimizer = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.5)
@@ -588,7 +588,7 @@ def test_a_function_that_fails_ends_the_curve_and_no_run(tmp_path: Path) -> None
     exp.close()
 
 
-def test_while_its_steps_are_computed_elsewhere_the_curve_stays(tmp_path: Path) -> None:
+def test_while_ranks_compute_its_steps_the_curve_stays(tmp_path: Path) -> None:
     """What is here of the schedule is what it was when the training left."""
     exp = experiment(tmp_path, lambda o: lr_scheduler.LambdaLR(o, decays))
     known = whole(exp)

@@ -598,7 +598,7 @@ def test_a_scheduler_that_raises_costs_no_step(
     assert_same(run.of_experiment(exp), nothing_lost)
 
 
-def test_a_scheduler_that_raises_after_an_epoch_is_asked_again(tmp_path: Path) -> None:
+def test_a_scheduler_that_raises_after_an_epoch_is_called_again(tmp_path: Path) -> None:
     """As a failed validation is: the epoch ends once, and no batch is trained on twice."""
     run, epochs = Run(lambda o: Fails(o, 2)), list[int]()
     exp = run.experiment(tmp_path, schedule_every="epoch", val=_VAL)

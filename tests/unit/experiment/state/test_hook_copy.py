@@ -203,7 +203,7 @@ def test_a_hook_that_raises_leaves_no_trace_either(tmp_path: Path) -> None:
     assert heard == []
 
 
-def test_a_counter_in_a_module_that_is_trained_is_nobody_elses(tmp_path: Path) -> None:
+def test_a_counter_in_a_module_that_is_trained_is_left_to_the_module(tmp_path: Path) -> None:
     """Modules of the model are put back by the guard; what is known is not followed."""
     experiment = experiment_of(tmp_path)
     head: Any = experiment.model.head

@@ -119,7 +119,7 @@ def _ran(program: str, path: Path) -> str:
     return done.stdout
 
 
-def test_everything_that_is_set_is_set_elsewhere(tmp_path: Path) -> None:
+def test_everything_that_is_set_is_set_in_another_process(tmp_path: Path) -> None:
     unchanged = _ran(SENDER, tmp_path / "settings")
     assert set(eval(unchanged)) <= {*NOT_ON_A_CPU, *LEFT_ALONE}
     told = _ran(RECEIVER, tmp_path / "settings")

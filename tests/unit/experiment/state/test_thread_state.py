@@ -151,7 +151,7 @@ def test_an_autocast_of_the_cell_that_trained_is_over_with_it(tmp_path: Path) ->
     assert exp.evaluate(data()).loss == pytest.approx(expected, rel=1e-6)
 
 
-def test_who_asks_while_it_trains_has_an_autocast_of_his_own(tmp_path: Path) -> None:
+def test_a_caller_while_it_trains_has_an_autocast_of_its_own(tmp_path: Path) -> None:
     turnstile = Turnstile()
     exp = made(tmp_path, turnstile)
     with torch.autocast("cpu"):

@@ -454,7 +454,7 @@ class Raced(dict[str, Any]):
         return found
 
 
-def test_panel_and_cell_may_look_for_torchao_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_panel_and_cell_may_search_for_torchao_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """As two threads met that showed an experiment: the cell raised a `KeyError`."""
     raced = Raced(sys.path_importer_cache)
     raced["/nowhere"] = None

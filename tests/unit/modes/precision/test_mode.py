@@ -137,7 +137,7 @@ def words_of(choices: tuple[ModeChoice, ...]) -> dict[str, str]:
     return {choice.value: choice.why for choice in choices}
 
 
-def test_what_16_bits_cost_is_said_before_anybody_switches(
+def test_what_16_bits_cost_is_shown_before_a_switch(
     nothing_measured: None, model: nn.Module, cpu: torch.device
 ) -> None:
     asked_for_a_refusal = words_of(Precision.choices(cpu))
