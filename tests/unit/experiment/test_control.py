@@ -1,4 +1,4 @@
-"""What a run is told in quick succession: the last word holds, and no word is lost."""
+"""Commands to a run in quick succession: the last one holds, and none is lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workbench.panel.channel.commands import execute
 
 
 class Turnstile(nn.Linear):
-    """Lets one step through at a time, each when it is told to."""
+    """Lets one step through at a time, each on a signal."""
 
     def __init__(self) -> None:
         super().__init__(6, 3)
@@ -180,7 +180,7 @@ def test_an_autocast_around_a_step_that_waits_holds_in_it(tmp_path: Path) -> Non
 @pytest.mark.parametrize("what", ["pause", "stop", "learning_rate"])
 @pytest.mark.parametrize("kind", [RunStarted, StatusChanged])
 def test_an_observer_may_wait_for_the_caller(tmp_path: Path, what: str, kind: type[Event]) -> None:
-    """The start and the end of a run are told with nothing locked that others need."""
+    """The start and the end of a run are reported with nothing locked that others need."""
     exp = made(tmp_path, nn.Linear(6, 3))
 
     def ask() -> None:

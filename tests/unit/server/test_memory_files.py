@@ -205,7 +205,7 @@ def test_a_file_that_vanishes_before_it_is_queried_is_missing(tmp_path: Path) ->
 def test_ending_a_reader_that_ended_touches_no_other_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its number may belong to somebody else by then."""
+    """Its number may belong to another process by then."""
     path, killed = written(tmp_path / "a.pickle"), list[int]()
 
     def kill(group: int, _number: int) -> None:

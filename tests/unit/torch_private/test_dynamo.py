@@ -62,7 +62,7 @@ def breaking(x: torch.Tensor) -> torch.Tensor:
 def test_every_event_that_is_read_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A backward that lies in the cache already is not compiled, and nothing is told of it.
+    # A backward that is in the cache already is not compiled, and nothing is reported of it.
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     compiled = torch.compile(breaking)
     x = torch.ones(4, requires_grad=True)

@@ -1,4 +1,4 @@
-"""Fails loudly when a private torch API that tells where memory is has moved."""
+"""Fails loudly when a private torch API that shows where memory is has moved."""
 
 from __future__ import annotations
 

@@ -224,14 +224,14 @@ def passes(loader: Any, tell: Any, epochs: int = 3) -> list[list[int]]:
 
 
 class ByEpoch:
-    """Shuffles by the epoch that it is told; a sampler of samples or, in lists, of batches."""
+    """Shuffles by the epoch that is set; a sampler of samples or, in lists, of batches."""
 
     def __init__(self, count: int, size: int = 0) -> None:
-        self.count, self.size, self.epoch, self.told = count, size, 0, list[int]()
+        self.count, self.size, self.epoch, self.epochs = count, size, 0, list[int]()
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
-        self.told.append(epoch)
+        self.epochs.append(epoch)
 
     def __len__(self) -> int:
         return -(-self.count // self.size) if self.size else self.count
@@ -361,7 +361,7 @@ def test_a_run_that_continues_in_the_middle_of_an_epoch_sets_no_other_epoch(tmp_
     exp.close()
     expected = [label for epoch in passes(*of_sampler()) for label in epoch]
     assert [int(value) // 2 for value in seen] == expected
-    assert sorted(set(sampler.told)) == [0, 1, 2]
+    assert sorted(set(sampler.epochs)) == [0, 1, 2]
 
 
 # -- the loader's own order -------------------------------------------------------------------

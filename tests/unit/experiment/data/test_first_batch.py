@@ -1,4 +1,4 @@
-"""A look before the first step: the run is the one that nobody looked at."""
+"""An inspection before the first step: the run is the same as without it."""
 
 from __future__ import annotations
 

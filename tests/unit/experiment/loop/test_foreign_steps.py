@@ -18,7 +18,7 @@ RATE = 0.1
 
 
 class Gate(nn.Linear):
-    """Waits in its forward, from the second step on, until it is told to go on."""
+    """Waits in its forward, from the second step on, until it may continue."""
 
     def __init__(self) -> None:
         super().__init__(6, 3)

@@ -1,4 +1,4 @@
-"""Two experiments on one model: one trains at a time, and who comes second is told."""
+"""Two experiments on one model: one trains at a time, and the second gets an error."""
 
 from __future__ import annotations
 

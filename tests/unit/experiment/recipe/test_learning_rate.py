@@ -359,9 +359,9 @@ def test_what_ranks_report_leaves_the_schedule_as_it_is() -> None:
     optimizer = two_groups()
     scheduler = one_cycle(optimizer, 1.0)
     kept = {key: optimizer.param_groups[1][key] for key in ("initial_lr", "max_lr", "min_lr")}
-    for told in (0.25, 0.0, 0.125):
-        follow_learning_rate(optimizer, told)
-        assert rates(optimizer) == pytest.approx([told, told / 4])
+    for reported in (0.25, 0.0, 0.125):
+        follow_learning_rate(optimizer, reported)
+        assert rates(optimizer) == pytest.approx([reported, reported / 4])
     assert {key: optimizer.param_groups[1][key] for key in kept} == kept
     assert scheduler.base_lrs == pytest.approx([FIRST / 25, SECOND / 25])
 

@@ -371,7 +371,7 @@ def test_what_cannot_be_determined_is_the_mean_of_batches_and_stays_it(tmp_path:
         batch_size=SIZE,
     )  # fmt: skip
     exp.run(epochs=1, wait=True)
-    assert any("whether it compares samples with each other cannot be told" in n for n in exp.notes)
+    assert any("whether it compares samples with each other cannot be seen" in n for n in exp.notes)
     assert "val/accuracy" not in exp.scalars.history()
     margin_of[0] = 1.0
     exp.run(epochs=2, wait=True)

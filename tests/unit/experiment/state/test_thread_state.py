@@ -1,4 +1,4 @@
-"""What a cell sets for its own thread holds in the steps that it asks for."""
+"""What a cell sets for its own thread holds in the steps that it requests."""
 
 from __future__ import annotations
 

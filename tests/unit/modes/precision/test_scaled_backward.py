@@ -1,4 +1,4 @@
-"""A scaled backward tells its scale to those who listen."""
+"""A scaled backward reports its scale to its listeners."""
 
 from __future__ import annotations
 

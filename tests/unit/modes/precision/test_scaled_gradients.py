@@ -380,7 +380,7 @@ def test_graphs_are_walked_where_that_may_find_something_new(
     assert passes(20) <= 2, "and after these as before"
 
 
-# -- gradients beside those of the update --------------------------------------------------------
+# -- gradients other than those of the update --------------------------------------------------
 
 
 @pytest.mark.parametrize("way", ["block", "unscale"])
@@ -675,7 +675,7 @@ def test_a_gradient_that_backward_itself_replaces_was_divided() -> None:
 def test_what_was_divided_stays_so_where_another_part_is_gathered_again(
     modes: wb.Modes, model: nn.Module
 ) -> None:
-    """The gradients of one layer are replaced, those of the other cleared and computed anew."""
+    """The gradients of one layer are replaced, those of the other cleared and computed again."""
     optimizer, plain = sgd(model), net()
     hidden = model[0](X).detach()
     modes.backward(F.cross_entropy(model(X), Y))
