@@ -1,4 +1,4 @@
-"""What `mkdocs build` does beside its plugins: the notebooks are pages, where they are.
+"""What `mkdocs build` does in addition to its plugins: the notebooks are pages, where they are.
 
 MkDocs reads one folder, ``docs``; links between the two folders are turned as the pages are read.
 """
@@ -31,7 +31,7 @@ def on_files(files: Files, *, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Links of pages to notebooks: on GitHub they are beside ``docs``, here below it."""
+    """Links of pages to notebooks: on GitHub they are next to ``docs``, here below it."""
     return markdown.replace("](../notebooks/", "](notebooks/")
 
 

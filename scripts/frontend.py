@@ -85,19 +85,19 @@ def fitting_node(search: str | None = None) -> str | None:
     if node is None:
         return None
     try:
-        said = subprocess.run(
+        done = subprocess.run(
             [node, "--version"], check=False, capture_output=True, text=True, timeout=60
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    version = re.match(r"v(\d+)\.", said.stdout)
+    version = re.match(r"v(\d+)\.", done.stdout)
     return node if version and int(version[1]) >= MIN_NODE else None
 
 
 def environment(inherited: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment for npm tools.
 
-    Yarn asks its own registry by default, which closed networks refuse: it is told the one that
+    Yarn uses its own registry by default, which closed networks block: it is given the one that
     npm is configured with.
     """
     env = dict(os.environ if inherited is None else inherited)
@@ -120,10 +120,10 @@ def _npm_registry(env: Mapping[str, str]) -> str:
     if npm is None:
         return ""
     command = [npm, "config", "get", "registry"]
-    said = subprocess.run(
+    done = subprocess.run(
         command, check=False, capture_output=True, text=True, env=dict(env), timeout=60
     )
-    return next((line for line in said.stdout.split() if line.startswith("http")), "").rstrip("/")
+    return next((line for line in done.stdout.split() if line.startswith("http")), "").rstrip("/")
 
 
 def _jlpm(root: Path, *arguments: str) -> None:

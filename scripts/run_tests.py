@@ -51,7 +51,7 @@ _BROWSER = {"journey", "browser", "ui", "python-rest", "pytest"}
 _NEVER = "not benchmark and not fuzz"
 _SIDE_BY_SIDE = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 """Most tests wait for a kernel, a server or a compiler: two files at a time take half the time."""
-_RUNS_BESIDE = {"types": "frontend"}
+_RUNS_WITH = {"types": "frontend"}
 """A stage that needs one core runs at the same time as one that does not always need two."""
 _LINES_OF_A_FAILURE = 60
 _OF_PLAYWRIGHT = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) flaky")
@@ -110,7 +110,7 @@ def _environment() -> dict[str, str]:
     env = environment()
     # a test has one core: two teams of OpenMP threads on two cores wait for each other
     env.setdefault("OMP_NUM_THREADS", "1")
-    # hundreds of processes import the package: each would compile it anew
+    # hundreds of processes import the package: each would compile it again
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     return env
 
@@ -119,24 +119,24 @@ def _environment() -> dict[str, str]:
 
 
 def run_stages(names: Sequence[str], env: dict[str, str], extra: Sequence[str] = ()) -> list[Stage]:
-    """Run stages one after the other, but for those that `_RUNS_BESIDE` another one of them.
+    """Run stages one after the other, except for those in `_RUNS_WITH`.
 
     What such a stage prints comes as a whole, after what the other one printed.
     """
     done: list[Stage] = []
     with ThreadPoolExecutor(1) as pool:
         for name in names:
-            if _RUNS_BESIDE.get(name) in names:
+            if _RUNS_WITH.get(name) in names:
                 continue
-            beside = [
-                (pool.submit(run_stage, one, env, extra, said := io.BytesIO()), said)
+            together = [
+                (pool.submit(run_stage, one, env, extra, output := io.BytesIO()), output)
                 for one in names
-                if _RUNS_BESIDE.get(one) == name
+                if _RUNS_WITH.get(one) == name
             ]
             stage = run_stage(name, env, extra)
-            for future, said in beside:
+            for future, output in together:
                 done.append(future.result())
-                sys.stdout.buffer.write(said.getvalue())
+                sys.stdout.buffer.write(output.getvalue())
                 sys.stdout.buffer.flush()
             done.append(stage)
     return done
@@ -150,7 +150,7 @@ def run_stage(
     What it prints goes to ``out``, or to the standard output as it comes.
     """
     shown = out or sys.stdout.buffer
-    _say(shown, f"\n=== {name}: {STAGES[name]}")
+    _print(shown, f"\n=== {name}: {STAGES[name]}")
     stage, started = Stage(name), time.monotonic()
     for command, folder in commands(name, extra):
         status, lines = _run(command, folder, env, shown)
@@ -162,11 +162,11 @@ def run_stage(
         _read_junit(stage, found)
     stage.seconds = time.monotonic() - started
     outcome = "FAILED" if stage.failed else "passed"
-    _say(shown, f"=== {name} {outcome} in {_time(stage.seconds)}")
+    _print(shown, f"=== {name} {outcome} in {_time(stage.seconds)}")
     return stage
 
 
-def _say(shown: BinaryIO, line: str) -> None:
+def _print(shown: BinaryIO, line: str) -> None:
     shown.write(f"{line}\n".encode())
     shown.flush()
 
@@ -203,13 +203,13 @@ def _run(
     with subprocess.Popen(
         command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as process:
-        said = bytearray()
+        output = bytearray()
         # as it comes: a line of dots is whole only once there are eighty of them
         while process.stdout is not None and (part := os.read(process.stdout.fileno(), 65536)):
-            said += part
+            output += part
             shown.write(part)
             shown.flush()
-    return process.returncode, said.decode("utf-8", "replace").splitlines(keepends=True)
+    return process.returncode, output.decode("utf-8", "replace").splitlines(keepends=True)
 
 
 def _junit(name: str) -> Path:
@@ -285,8 +285,8 @@ def _reason(skip: ET.Element) -> str:
 def keep(name: str, stages: Sequence[Stage]) -> None:
     """Write down what was counted, for `sum`."""
     RESULTS.mkdir(parents=True, exist_ok=True)
-    said = json.dumps([asdict(stage) for stage in stages])
-    (RESULTS / f"{name}.json").write_text(said, encoding="utf-8")
+    text = json.dumps([asdict(stage) for stage in stages])
+    (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
 
 
 def load(name: str) -> list[Stage]:
@@ -305,16 +305,16 @@ def sum_of(stages: Sequence[Stage]) -> str:
     total: Counter[str] = Counter()
     for stage in stages:
         total.update(stage.counts)
-        told = stage.counts.get("error") or stage.counts.get("failed")
-        if stage.failed and not stage.again and not told:
+        reported = stage.counts.get("error") or stage.counts.get("failed")
+        if stage.failed and not stage.again and not reported:
             total["failed"] += 1
-    said = [
+    counts = [
         f"{total[name]} {name}" for name in ("failed", "passed", "skipped", "error") if total[name]
     ]
-    return f"{', '.join(said) or 'no tests ran'} in {sum(one.seconds for one in stages):.2f}s"
+    return f"{', '.join(counts) or 'no tests ran'} in {sum(one.seconds for one in stages):.2f}s"
 
 
-# --- what is said at the end --------------------------------------------------------------------
+# --- the report at the end ----------------------------------------------------------------------
 
 
 def report(stages: Sequence[Stage], seconds: float, left_out: str) -> str:
@@ -351,12 +351,12 @@ def _table(stages: Sequence[Stage]) -> list[str]:
 
 
 def _outcome(stage: Stage) -> str:
-    said = ", ".join(f"{n:,} {name}" for name, n in stage.counts.items() if n)
-    return said or ("failed" if stage.failed else "passed")
+    text = ", ".join(f"{n:,} {name}" for name, n in stage.counts.items() if n)
+    return text or ("failed" if stage.failed else "passed")
 
 
 def _left_out(names: Sequence[str]) -> str:
-    """What the quick stages do not look at."""
+    """What the quick stages leave out."""
     if "quick" not in names or "rest" in names:
         return ""
     return (

@@ -38,7 +38,7 @@ def mime_bundle(
     html: str,
     options: Mapping[str, Any],
     on_message: Callable[[Any, Any], None] | None = None,
-    beside: Mapping[str, Any] | None = None,
+    extra: Mapping[str, Any] | None = None,
 ) -> MimeBundle:
     """Return the mime bundle of a view, and its metadata.
 
@@ -49,7 +49,7 @@ def mime_bundle(
         html: the ``text/html`` form, shown where widgets do not run (GitHub, nbconvert). Its
             drawings are converted to images (`with_images`).
         options: the arguments that Jupyter passed to ``_repr_mimebundle_``.
-        beside: additional mime types, for front ends that draw the view themselves.
+        extra: additional mime types, for front ends that draw the view themselves.
         on_message: called with (widget, content) for every custom message from the browser.
     """
     html = with_images(html)
@@ -71,7 +71,7 @@ def mime_bundle(
     if shown is None:
         return static, {}
     data, metadata = shown
-    return {**data, **(beside or {}), **static}, metadata
+    return {**data, **(extra or {}), **static}, metadata
 
 
 def send_bundle(widget: Any, name: str, known: Container[str]) -> None:

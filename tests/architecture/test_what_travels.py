@@ -13,7 +13,7 @@ _NAMED = re.compile(r"`((?:unit|integration)/[\w/]+\.py)::(test_\w+)`")
 
 @pytest.mark.parametrize(
     ("page", "title"),
-    [("parallel.md", "What is sent, what comes back"), ("security.md", "What is checked")],
+    [("parallel.md", "What is sent to ranks, what comes back"), ("security.md", "What is checked")],
 )
 def test_each_line_names_a_test_that_exists(page: str, title: str) -> None:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 
 from tests.benchmarks.table import compare, measure_interleaved, median, ratio_line, ratios
 from workbench.experiment.data.dataset_state import DataState
-from workbench.experiment.state.small_values import MOST_ELEMENTS
+from workbench.experiment.state.value_snapshots import MOST_ELEMENTS
 
 ROUNDS, LOOKS = 15, 3
 

@@ -21,7 +21,7 @@ from tests.equivalence.recipes import Recipe, is_possible
 from workbench.experiment.data import data, sources
 from workbench.experiment.data.cursor import Cursor
 from workbench.experiment.loop import step, validation
-from workbench.experiment.loop.guard import Guard
+from workbench.experiment.loop.step_undo import Guard
 from workbench.experiment.loop.train_mode import TrainMode
 from workbench.experiment.recipe.schedules import Schedule
 from workbench.experiment.recipe.targets import AnswerReader, Answers
@@ -90,7 +90,7 @@ def _value(_self: Guard, loss: torch.Tensor) -> float:
 def _model_alone(self: Training) -> None:
     """Clip, check and measure what the model has, and clear what the optimizer holds."""
     self.parameters[:] = list(self.model.parameters())
-    self.beside = []
+    self.extra_parameters = []
     self._group_sizes = [len(group["params"]) for group in self.optimizer.param_groups]
 
 
@@ -102,7 +102,7 @@ def _held_alone(self: Training) -> None:
     self.parameters[:] = list(
         chain.from_iterable(group["params"] for group in self.optimizer.param_groups)
     )
-    self.beside = []
+    self.extra_parameters = []
     self._group_sizes = [len(group["params"]) for group in self.optimizer.param_groups]
 
 

@@ -92,7 +92,7 @@ class TestThroughTheProxy:
         head = server.ask("HEAD", path)
         assert (head.status_code, head.content) == (200, b"")
 
-    def test_what_the_page_asks_for_lies_below_its_address(self, server: Server) -> None:
+    def test_what_the_page_requests_is_below_its_address(self, server: Server) -> None:
         """A hub forwards what is below a person's address alone: the rest is not found there."""
         path = f"tb/{server.start('runs')['id']}/"
         page = server.base + path
@@ -194,7 +194,7 @@ class TestProcesses:
         assert server.ask("GET", f"tb/{key}/data/environment").status_code == 200
         assert len(server.tensorboards()) <= 1, "it may sleep again already"
 
-    def test_a_crash_is_told_and_start_recovers(self, own_server) -> None:
+    def test_a_crash_is_reported_and_start_recovers(self, own_server) -> None:
         server = own_server()
         key = server.start("runs")["id"]
         (process,) = server.tensorboards()

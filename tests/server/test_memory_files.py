@@ -116,7 +116,7 @@ def test_a_snapshot_is_the_record_that_python_makes_of_it(server: Server) -> Non
 
 
 @pytest.mark.parametrize("name", ["transformer_training_step", "cnn_old_schema"])
-def test_a_real_trace_is_opened_and_asked_about(server: Server, name: str) -> None:
+def test_a_real_trace_is_opened_and_queried(server: Server, name: str) -> None:
     source = path_of(name)
     (server.root / f"{name}.pickle").write_bytes(source.read_bytes())
     found = record_of(server, f"{name}.pickle")
@@ -137,7 +137,7 @@ def test_a_real_trace_is_opened_and_asked_about(server: Server, name: str) -> No
     assert recorded["peak_bytes"] == int(found.reserved().max())
 
 
-def test_a_saved_record_is_asked_about_like_the_snapshot(server: Server) -> None:
+def test_a_saved_record_is_queried_like_the_snapshot(server: Server) -> None:
     open_file(server.root / "snapshot.pickle").save(server.root / "saved.memory.safetensors")
     asked = {"kind": "what_if", "rows": [{"settings": ""}]}
     answers = [
@@ -147,7 +147,7 @@ def test_a_saved_record_is_asked_about_like_the_snapshot(server: Server) -> None
     assert answers[0]["rows"][0]["peak_bytes"] == answers[1]["rows"][0]["peak_bytes"] == 20 * MIB
 
 
-def test_a_long_file_is_seen_from_afar_before_a_stretch_is_opened(server: Server) -> None:
+def test_a_long_file_is_shown_as_a_whole_before_a_range_is_opened(server: Server) -> None:
     seen = overview_of(server, "long.pickle")
     assert seen["num_events"] == selection.MOST_EVENTS + 1000
     assert len(seen["bytes"]) == 400

@@ -108,7 +108,7 @@ def close_dialogs(page: Page) -> None:
     page.add_locator_handler(dialog, close)
 
 
-def test_a_folder_that_nobody_may_write_to(tmp_path: Path, context: BrowserContext) -> None:
+def test_a_folder_that_no_user_may_write_to(tmp_path: Path, context: BrowserContext) -> None:
     """Of a course, or a published one: it trains, shows what it can, and says what it cannot."""
     program = [sys.executable]
     if os.geteuid() == 0:  # root writes everywhere, unless it may not

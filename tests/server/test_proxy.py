@@ -57,14 +57,14 @@ class Echo(BaseHTTPRequestHandler):
             self.end_headers()
         else:
             length = int(self.headers.get("Content-Length", 0))
-            told = {
+            received = {
                 "method": self.command,
                 "target": self.path,
                 "headers": [[name.lower(), value] for name, value in self.headers.items()],
                 "body": self.rfile.read(length).decode(),
             }
             self._send(
-                json.dumps(told).encode(),
+                json.dumps(received).encode(),
                 {"Content-Type": "application/json", "Set-Cookie": "stolen=1", "X-Mine": "yes"},
             )
 
@@ -136,8 +136,8 @@ async def test_login_stays_here(url: str, jp_fetch: Any, jp_serverapp: Any) -> N
             "X-TensorBoard-Feature-Flags": "{}",
         },
     )
-    told = json.loads(answer.body)
-    names = {name for name, _value in told["headers"]}
+    received = json.loads(answer.body)
+    names = {name for name, _value in received["headers"]}
     assert names == {
         "host",
         "connection",
@@ -147,7 +147,7 @@ async def test_login_stays_here(url: str, jp_fetch: Any, jp_serverapp: Any) -> N
     }
     assert "secret" not in answer.body.decode()
     assert token not in answer.body.decode()
-    assert told["target"].endswith("data?tag=a+b%26c")
+    assert received["target"].endswith("data?tag=a+b%26c")
     assert answer.headers["X-Mine"] == "yes"
     assert "stolen" not in str(answer.headers)
 
@@ -155,9 +155,9 @@ async def test_login_stays_here(url: str, jp_fetch: Any, jp_serverapp: Any) -> N
 async def test_a_body_is_forwarded(url: str, jp_fetch: Any) -> None:
     headers = {**SAME, "Content-Type": "application/x-www-form-urlencoded"}
     answer = await jp_fetch(url, "form", method="POST", body="runs=a&runs=b", headers=headers)
-    told = json.loads(answer.body)
-    assert (told["method"], told["body"]) == ("POST", "runs=a&runs=b")
-    assert ["content-type", headers["Content-Type"]] in told["headers"]
+    received = json.loads(answer.body)
+    assert (received["method"], received["body"]) == ("POST", "runs=a&runs=b")
+    assert ["content-type", headers["Content-Type"]] in received["headers"]
 
 
 async def test_ten_megabytes_arrive_whole(url: str, jp_fetch: Any) -> None:
@@ -173,7 +173,7 @@ async def test_chunked_and_not_modified(url: str, jp_fetch: Any) -> None:
     assert caught.value.response.headers["ETag"] == '"1"'
 
 
-async def test_no_answer_is_told(url: str, jp_fetch: Any) -> None:
+async def test_no_answer_is_reported(url: str, jp_fetch: Any) -> None:
     with pytest.raises(HTTPClientError) as caught:
         await jp_fetch(url, "silent", headers={**SAME})
     assert caught.value.code == 502

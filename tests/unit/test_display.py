@@ -91,7 +91,7 @@ def test_other_mime_types_come_with_the_widget_and_only_then(
 ) -> None:
     monkeypatch.setattr(display, "someone_is_looking", lambda: looking)
     data, _ = display.mime_bundle(
-        "view", {}, text="t", html="<svg/>", options={}, beside={"a/b": {"c": 1}}
+        "view", {}, text="t", html="<svg/>", options={}, extra={"a/b": {"c": 1}}
     )
     assert ("a/b" in data) is looking
     assert data["text/html"] == "<svg/>"
@@ -147,7 +147,7 @@ def test_several_drawings_stay_apart() -> None:
 
 
 @pytest.mark.usefixtures("built")
-def test_a_bundle_that_is_asked_for_comes_with_its_stylesheet_if_it_has_one() -> None:
+def test_a_requested_bundle_comes_with_its_stylesheet_if_it_has_one() -> None:
     sent: list[Any] = []
     widget = SimpleNamespace(send=lambda content, buffers: sent.append((content, buffers)))
     (display.STATIC / "row.js").write_text("row")

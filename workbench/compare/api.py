@@ -152,10 +152,10 @@ def _shared_folder(experiment: Experiment) -> Folder:
     """Return a folder with everything that an experiment's variants begin with."""
     shared = Folder(private_folder("workbench-compare-"), Seal.new())
 
-    settings = Settings.current(experiment.device)
+    caller_settings = Settings.current(experiment.device)
 
     def copy(training: Training) -> None:
-        pack(training, shared.payload, settings, seal=shared.seal)
+        pack(training, shared.payload, caller_settings, seal=shared.seal)
         save(training, shared.start, shared.seal)
 
     try:

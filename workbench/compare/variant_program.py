@@ -67,7 +67,7 @@ class Variant:
         training.modeset = ModeSet.parse(job["modes"], training.device)
         self._kernel_settings = ExitStack()
         self._kernel_settings.enter_context(
-            training.asked_from.entered()
+            training.caller_settings.entered()
         )  # to the end of the process
         self._val, training.val = training.val, None  # no end of an epoch within what is timed
         self._train = training.cursor.source

@@ -106,11 +106,11 @@ class Control:
         self._end_trials()
         begin = self._starter(lambda: replace(self._runner.plan, halt_at=None))
 
-        def anew() -> None:
+        def restart() -> None:
             if self._status == "paused":
                 begin()
 
-        if self._runner.go_on(anew):
+        if self._runner.go_on(restart):
             return
         if self._status not in ("paused", "exception", "nan"):
             raise RuntimeError(f"{self._name} is {self._status}, not paused; start it with run()")
@@ -175,7 +175,7 @@ class Control:
         found = self._training.newer_model()
         if found is None or found.model is None:
             raise RuntimeError(
-                found.told.text
+                found.note.text
                 if found is not None
                 else f"{self._name} has no newer model: run the cell that defines its class again"
             )
@@ -210,7 +210,7 @@ class Control:
         failure = self._training.board.failure
         if failure is not None:
             found = self._training.newer_model()
-            newer = "" if found is None else f"\n{found.told.text} {found.told.code}".rstrip()
+            newer = "" if found is None else f"\n{found.note.text} {found.note.code}".rstrip()
             raise RunError(
                 f"{failure.title}\n{failure.message}\n{failure.traceback}".rstrip() + newer
             )
@@ -225,7 +225,7 @@ class Control:
             self._runner.join()
             raise
         if not ended:
-            aside = "computes a capture, or tries what would help,"
+            aside = "computes a capture, or tries remedies,"
             work = aside if self._runner.rehearsing else "trains"
             raise TimeoutError(f"{self._name} still {work} after {timeout} s")
 
@@ -254,8 +254,8 @@ class Control:
             self._runner.submit(self._compute_late_captures)
         elif self._status in ("finished", "stopped"):
             self._settings.refuse_if_closed()
-            asked_from = ThreadState.current(self._training.device)
-            self._runner.rehearse(self._context_of_run(), asked_from)
+            caller_settings = ThreadState.current(self._training.device)
+            self._runner.rehearse(self._context_of_run(), caller_settings)
         else:
             self.step(1)
 
@@ -280,8 +280,8 @@ class Control:
         if not done:
             warnings.warn(
                 f"the event file in {self._run_file.folder} does not hold all that {self._name} "
-                "has logged yet: the disk is slow, full or gone. What waits is written once the "
-                "disk takes it",
+                "has logged so far: the disk is slow, full or unavailable. The rest is written as "
+                "soon as the disk accepts it",
                 RuntimeWarning,
                 stacklevel=callers_level(),
             )
@@ -315,13 +315,17 @@ class Control:
     ) -> Callable[[], None]:
         """Return a function that starts a run on any thread, with the calling thread's settings."""
         context = self._context_of_run()
-        asked_from = ThreadState.current(self._training.device)
+        caller_settings = ThreadState.current(self._training.device)
 
         def start() -> None:
             self._settings.refuse_if_closed()
             try:
                 self._runner.start(
-                    context, make_plan, given=given, keep_error=keep_error, asked_from=asked_from
+                    context,
+                    make_plan,
+                    given=given,
+                    keep_error=keep_error,
+                    caller_settings=caller_settings,
                 )
             except KeyboardInterrupt:
                 self.pause()  # if it has begun
@@ -355,7 +359,7 @@ class Control:
         remedies = [] if failure is None else [one for one in failure.remedies if one.fits]
         if remedies:
             lines = [f"{one.name}:\n    {one.code}".replace("\n", "\n    ") for one in remedies]
-            error.add_note("It fits, as was tried, with any of these, then exp.resume():")
+            error.add_note("It fits with any of these, each was tried; then exp.resume():")
             error.add_note("\n".join(f"  {line}" for line in lines))
 
     def _stop_paused(self) -> None:

@@ -3,7 +3,7 @@
 A cell creates it, displays it, runs it and goes on working; everything that a panel or a subscriber
 needs is an attribute. This is its face: every public attribute and method, with what it takes and
 raises. Three collaborators do the work: `readings` for what is read, `settings` for what is set,
-`control` for what it is told to do. `training` holds the state, `runner` is the thread.
+`control` for its commands. `training` holds the state, `runner` is the thread.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ class Experiment:
                 raise AttributeError(_cannot_set(type(self), name))
         super().__setattr__(name, value)
 
-    # -- what it is told to do --------------------------------------------------------------
+    # -- commands ---------------------------------------------------------------------------
 
     def run(
         self,
@@ -377,7 +377,7 @@ class Experiment:
 
         Args:
             action: what is to be done.
-            ended: whether to wait, as `run` does, also for the end of a run that was asked to pause
+            ended: whether to wait, as `run` does, also for the end of a run that is about to pause
                 or to stop, or that does single steps. A later `pause` or `stop` cancels the action.
         """
         self._control.when_free(action, ended=ended)
@@ -677,7 +677,7 @@ class Experiment:
         the model.
         """
         found = self._training.newer_model()
-        return None if found is None else found.told
+        return None if found is None else found.note
 
     @property
     def markers(self) -> tuple[Marker, ...]:
@@ -754,12 +754,12 @@ def _cannot_set(cls: type[Experiment], name: str) -> str:
     """Explain why ``name`` cannot be set, and what can."""
     given = inspect.signature(cls).parameters
     can = [each for each in dir(cls) if getattr(getattr(cls, each), "fset", None) is not None]
-    valid = f"what can be set at any time is {', '.join(can)}"
+    valid = f"these can be set at any time: {', '.join(can)}"
     if name in given:
         made = f"Experiment(..., {name}=...)"
-        return f"{name} is given where an experiment is made, {made}, and stays; {valid}"
+        return f"{name} is given when an experiment is created, {made}, and is fixed; {valid}"
     if hasattr(cls, name):
-        return f"{name} is there to be read; {valid}"
+        return f"{name} is read-only; {valid}"
     near = difflib.get_close_matches(name, [*can, *given], 1)
     meant = f", did you mean {near[0]}?" if near else ""
     return f"an experiment has no {name!r}{meant}; {valid}"
@@ -771,5 +771,5 @@ def _collected(runner: weakref.ref[Runner], folder: Path) -> None:
     if at_work is not None and at_work.active:  # the thread of a run holds it
         at_work.abandon()
     else:
-        RunFolder.existing(folder).tell_abandoned()
+        RunFolder.existing(folder).mark_abandoned()
     remove_if_empty(folder)

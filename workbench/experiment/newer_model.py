@@ -28,7 +28,7 @@ _Key = tuple[str, str]
 class Found(NamedTuple):
     """A newer model that can be swapped in."""
 
-    told: NewerModel
+    note: NewerModel
     model: nn.Module | type[nn.Module] | None
     """A class is called without an argument; None if the user has to say how to build it."""
 
@@ -68,9 +68,9 @@ class Origin:
             return _existing(why, *made[0])
         name = type(model).__name__
         if current_class(newer) is not None and _needs_nothing(newer):
-            return Found(NewerModel(text=_told(why), code=f"exp.model = {name}()"), newer)
+            return Found(NewerModel(text=_text(why), code=f"exp.model = {name}()"), newer)
         return Found(
-            NewerModel(text=f"{_told(why)} Swap in a new one: exp.model = {name}(...)"), None
+            NewerModel(text=f"{_text(why)} Swap in a new one: exp.model = {name}(...)"), None
         )
 
     def _changed(self, model: nn.Module) -> list[str]:
@@ -83,7 +83,7 @@ class Origin:
         return list(found)
 
 
-def written_anew(model: nn.Module) -> list[str]:
+def redefined(model: nn.Module) -> list[str]:
     """Names of classes of ``model`` that the user's code has redefined with another content."""
     found: dict[str, None] = {}
     for cls in dict.fromkeys(map(type, model.modules())):
@@ -103,10 +103,10 @@ def _written(cls: type) -> dict[str, object]:
 
 
 def _existing(why: str, name: str, model: nn.Module) -> Found:
-    return Found(NewerModel(text=_told(why), code=f"exp.model = {name}"), model)
+    return Found(NewerModel(text=_text(why), code=f"exp.model = {name}"), model)
 
 
-def _told(why: str) -> str:
+def _text(why: str) -> str:
     return f"The model that failed is the old one: {why}."
 
 

@@ -52,7 +52,7 @@ class Readings:
 
         The rates are computed between steps, a few at a time, as long as this is called.
         """
-        return self._forecast.look(self._look_ahead)
+        return self._forecast.get(self._submit)
 
     def facts(self) -> tuple[Fact, ...]:
         """Describe what will run, in a few labelled lines."""
@@ -75,6 +75,6 @@ class Readings:
         lines += [f"  note: {note}" for note in training.board.notes]
         return "\n".join(printable(" ".join(line[:300].splitlines())) for line in lines)
 
-    def _look_ahead(self, work: Callable[[], object]) -> None:
+    def _submit(self, work: Callable[[], object]) -> None:
         if not self._settings.closed:
             self._runner.submit(work, light=True)

@@ -171,7 +171,7 @@ class Settings:
 
     def say(self, text: str) -> None:
         """Show ``text`` in the status line."""
-        self.submit(lambda: _say(self._training, text), light=True)
+        self.submit(lambda: _show(self._training, text), light=True)
 
 
 def set_modes(training: Training, modeset: ModeSet) -> None:
@@ -186,15 +186,15 @@ def set_modes(training: Training, modeset: ModeSet) -> None:
     text = describe_switch(before, modeset)
     _mark(training, text)
     training.board.emit(ModesChanged(training.step_count, str(before), str(modeset)))
-    _say(training, f"next step runs with {text}{describe_idle(modeset, training.model)}")
+    _show(training, f"next step runs with {text}{describe_idle(modeset, training.model)}")
 
 
 def set_card(training: Training, limit: CardLimit | None) -> None:
     """From the next step on, run steps on a simulated GPU, or on the actual hardware."""
     play(training, limit)
-    _mark(training, "no card" if limit is None else str(limit))
-    text = "on what is there" if limit is None else f"as on a card of {limit}"
-    _say(training, f"next step runs {text}")
+    _mark(training, "no simulated GPU" if limit is None else str(limit))
+    text = "without a simulated GPU" if limit is None else f"on a simulated GPU: {limit}"
+    _show(training, f"next step runs {text}")
 
 
 def set_batches(training: Training, train: DataSource, val: DataSource | None) -> None:
@@ -217,7 +217,7 @@ def set_batches(training: Training, train: DataSource, val: DataSource | None) -
     training.timings = StepTimings()
     text = f"batch {train.batch_size:,}"
     _mark(training, text)
-    _say(training, f"next step has {text}")
+    _show(training, f"next step has {text}")
 
 
 def set_validation(training: Training, val: DataSource) -> None:
@@ -231,7 +231,7 @@ def set_learning_rate(training: Training, value: float) -> None:
     if training.is_remote:  # the processes that compute steps scale it
         follow_learning_rate(training.optimizer, value)
         schedule.num_changes += 1
-        effect = f", and {schedule.name} goes on scaled with it" if schedule.scheduler else ""
+        effect = f", and {schedule.name} is scaled with it" if schedule.scheduler else ""
     else:
         with without_drawing(training.device):
             scalable = is_scalable(schedule, training.optimizer)
@@ -240,7 +240,7 @@ def set_learning_rate(training: Training, value: float) -> None:
         effect = schedule.scaled(factor, scalable) + _of_groups(training.optimizer, at_0)
     training.board.mark(training.step_count, text)
     training.board.emit(LearningRateChanged(training.step_count, value))
-    _say(training, f"{text}{effect}")
+    _show(training, f"{text}{effect}")
 
 
 def _of_groups(optimizer: torch.optim.Optimizer, at_0: list[int]) -> str:
@@ -264,7 +264,7 @@ def remove_schedule(training: Training) -> None:
     schedule.end()
     training.board.mark(training.step_count, f"constant {_rate_text(rate)}")
     training.board.emit(ScheduleRemoved(training.step_count, name, rate))
-    _say(training, f"constant {_rate_text(rate)} in the place of {name}")
+    _show(training, f"constant {_rate_text(rate)} instead of {name}")
 
 
 def set_model(training: Training, model: nn.Module) -> None:
@@ -290,7 +290,7 @@ def set_model(training: Training, model: nn.Module) -> None:
     rows = [row for row in training.carried if row.kind == "parameter"]
     carried = sum(row.outcome == "carried" for row in rows)
     total = sum(row.outcome != "dropped" for row in rows)
-    _say(training, f"{text}: {carried:,} of {total:,} parameters carried over")
+    _show(training, f"{text}: {carried:,} of {total:,} parameters carried over")
 
 
 def _rate_text(rate: float) -> str:
@@ -305,6 +305,6 @@ def _mark(training: Training, text: str) -> None:
         training.board.mark(training.step_count, text)
 
 
-def _say(training: Training, text: str) -> None:
+def _show(training: Training, text: str) -> None:
     step = training.step_count
     training.board.say(f"step {step:,}: {text}", step)

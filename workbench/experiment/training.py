@@ -22,13 +22,13 @@ from workbench.experiment.data.first_batch import EarlyBatch
 from workbench.experiment.failure.remedies import Tried
 from workbench.experiment.loop.first_step import first_step
 from workbench.experiment.loop.foreign_steps import ForeignSteps
-from workbench.experiment.loop.guard import Guard, NonFiniteError, copy_at_risk, noted, undo
 from workbench.experiment.loop.interruption import Interruption
 from workbench.experiment.loop.local_steps import LocalSteps
 from workbench.experiment.loop.measures import Measures
 from workbench.experiment.loop.probe import Probing
 from workbench.experiment.loop.scalars import ScalarLog
 from workbench.experiment.loop.step import StepResult, probed_step, train_step
+from workbench.experiment.loop.step_undo import Guard, NonFiniteError, copy_at_risk, noted, undo
 from workbench.experiment.loop.train_mode import ChangedInStepError, TrainMode
 from workbench.experiment.loop.validation import validate, validated
 from workbench.experiment.newer_model import Found, Origin
@@ -141,7 +141,7 @@ class Training:
         self.validating = False
         """Whether validation was in progress when something was raised."""
         self.rehearsing = False
-        """Whether the step in progress is undone afterwards (`workbench.experiment.loop.guard`)."""
+        """Whether the step in progress is undone afterwards (`loop.step_undo`)."""
         self.is_remote = False
         """Whether other processes compute its steps (`workbench.experiment.runtime.remote`)."""
         self.card: CardPlayer | None = None
@@ -151,7 +151,7 @@ class Training:
         """What was tried on the step that ran out of memory, since the last start."""
         self.failed_under: tuple[object, ...] = ()
         """The `out_of_memory.conditions` of that step."""
-        self.asked_from = ThreadState()
+        self.caller_settings = ThreadState()
         """Settings of the thread that started the run."""
         self.staying_modes: str | None = None
         """What `modes` returns while other modes are tried, which are undone."""
@@ -161,7 +161,7 @@ class Training:
         self.adopt(model)
 
     def adopt(self, model: nn.Module) -> None:
-        """Train ``model`` from now on; everything recorded about a model starts anew."""
+        """Train ``model`` from now on; everything recorded about a model is reset."""
         before = getattr(self, "model", model)
         if before is not model:
             self.note(read_by_loss(before, self.loss))
@@ -200,7 +200,7 @@ class Training:
         if before != [*map(id, self.parameters)]:
             self.measures.flow.forget_model()
         held = {id(p) for group in groups for p in group["params"]}
-        self.beside = [p for p in self.parameters if id(p) not in held]
+        self.extra_parameters = [p for p in self.parameters if id(p) not in held]
         """Those of them that the optimizer does not hold."""
         self._group_sizes = [len(group["params"]) for group in groups]
 
@@ -227,9 +227,9 @@ class Training:
                 parameter.grad = None
         if has_grown:
             self.train_mode.find_modules()
-        self.guard.look_again()
+        self.guard.refresh()
 
-    def look_at_settings(self) -> None:
+    def check_settings(self) -> None:
         """Report settings that a cell changed and steps use: parameters, default dtype, weights."""
         before = self._trainable
         changed = [p for p in self.parameters if before.get(id(p)) is (not p.requires_grad)]
@@ -248,8 +248,8 @@ class Training:
 
     def _on_trainable(self, changed: list[nn.Parameter]) -> str:
         names = {id(p): name for name, p in self.model.named_parameters()}
-        not_held = set(map(id, self.beside))
-        said: list[str] = []
+        not_held = set(map(id, self.extra_parameters))
+        notes: list[str] = []
         for frozen in (True, False):
             these = [p for p in changed if p.requires_grad is not frozen]
             if not these:
@@ -257,16 +257,16 @@ class Training:
             first = ", ".join(names.get(id(p), "one of the loss") for p in these[:3])
             more = f" and {len(these) - 3:,} more" if len(these) > 3 else ""
             verb = "frozen" if frozen else "trained"
-            said.append(
+            notes.append(
                 f"{first}{more}: {verb} from step {self.step_count + 1:,} on, as requires_grad says"
             )
-            beside = [p for p in these if id(p) in not_held]
-            if beside and not frozen:
-                said.append(
-                    f"{len(beside):,} of them not held by the optimizer and so not updated: "
+            extra = [p for p in these if id(p) in not_held]
+            if extra and not frozen:
+                notes.append(
+                    f"{len(extra):,} of them not held by the optimizer and so not updated: "
                     "exp.optimizer.add_param_group({'params': ...}) adds them"
                 )
-        return "; ".join(said)
+        return "; ".join(notes)
 
     def note(self, text: str) -> None:
         """Add a sentence that the user should read, once."""
@@ -275,9 +275,9 @@ class Training:
 
     def note_modes(self) -> None:
         """Note which modes have no effect on the model, in place of earlier notes on modes."""
-        for said in self._notes_on_modes:
-            if said in self.board.notes:
-                self.board.notes.remove(said)
+        for text in self._notes_on_modes:
+            if text in self.board.notes:
+                self.board.notes.remove(text)
         self._notes_on_modes = self.modeset.notes(self.model)
         for text in self._notes_on_modes:
             self.note(text)
@@ -307,7 +307,7 @@ class Training:
     def forward_context(self) -> AbstractContextManager[Any]:
         """Context around forward and loss: that of the modes, inside the caller's own autocast."""
         context = self._modeset.forward_context()
-        return self.asked_from.around(context) if self.asked_from.autocasts else context
+        return self.caller_settings.around(context) if self.caller_settings.autocasts else context
 
     # -- one step ---------------------------------------------------------------------------
 
@@ -325,12 +325,12 @@ class Training:
         else:
             self.random.restore()
         self.note(self.train_mode.begin(self.optimizer))
-        for note in self.asked_from.notes:
+        for note in self.caller_settings.notes:
             self.note(note)
         self.note(self.foreign_steps.begin(self.step_count + 1, self.name))
         self.find_parameters()
-        self.guard.look_again()
-        self.look_at_settings()
+        self.guard.refresh()
+        self.check_settings()
         self.measures.restart()
         for note in notes_of("training"):
             self.note(note)
@@ -409,7 +409,7 @@ class Training:
             # a scheduler of the user's own may raise: the update has been applied and logged
             self.note(self.schedule.after_step())
         if self.board.step_observers:
-            self._tell_step(result, time.perf_counter() - started)
+            self._report_step(result, time.perf_counter() - started)
         if raised is not None:
             if self.cursor.at_end:
                 self._epoch_over = self.cursor.position()  # it is ended when the run continues
@@ -466,7 +466,7 @@ class Training:
             with contextlib.suppress(ChangedInStepError):
                 return self._attempt(batch, started)
         raise RuntimeError(
-            "another thread goes on changing modules between train and eval mode while steps are "
+            "another thread keeps changing modules between train and eval mode while steps are "
             "computed: pause the experiment first"
         )
 
@@ -536,7 +536,7 @@ class Training:
         probing.deliver(record, capture_id)
         self.board.emit(Captured(step, capture_id))
 
-    def _tell_step(self, result: StepResult, seconds: float) -> None:
+    def _report_step(self, result: StepResult, seconds: float) -> None:
         loss = result.loss
         if not isinstance(loss, torch.Tensor):
             loss = torch.tensor(loss, device="cpu", dtype=torch.float64)

@@ -44,8 +44,8 @@ class ModeSet:
         }
         acting = [mode for mode in self if mode.value != mode.default]
         self._text = self.text_with("", "")
-        self._tell_compile(acting)
-        self._tell_checkpoint(acting)
+        self._set_up_compile(acting)
+        self._set_up_checkpoint(acting)
         self.compiled = self._modes[Compile.name].value != Compile.default
         self.is_remote = self._modes[Parallel.name].value != Parallel.default
         """Whether steps are computed outside of this process."""
@@ -168,13 +168,13 @@ class ModeSet:
         acting = (mode for mode in self if mode.value != mode.default)
         return next(filter(None, (mode.explain(error) for mode in acting)), "")
 
-    def _tell_checkpoint(self, acting: list[Mode]) -> None:
+    def _set_up_checkpoint(self, acting: list[Mode]) -> None:
         """Give the second forward of a block the choices of the first; torch replays autocast."""
         mode = self._modes[Checkpoint.name]
         if isinstance(mode, Checkpoint):
             mode.again = tuple(other.forward_context for other in acting if other.unguarded)
 
-    def _tell_compile(self, acting: list[Mode]) -> None:
+    def _set_up_compile(self, acting: list[Mode]) -> None:
         compile_mode = self._modes[Compile.name]
         if isinstance(compile_mode, Compile):
             compile_mode.baked_in = "+".join(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from torch import nn
 
 from workbench.modes.core.base import Mode
-from workbench.modes.effects.badges import badge, told_of
+from workbench.modes.effects.badges import badge, effect_of
 from workbench.modes.effects.step_times import StepTimings
 from workbench.modes.modeset import ModeSet
 from workbench.modes.registry import displayed_modes
@@ -41,7 +41,7 @@ def _with_own_figures(
     choice: ModeChoice, mode: Mode, modeset: ModeSet, timings: StepTimings
 ) -> ModeChoice:
     """What was measured of this experiment, in place of what its machine can do."""
-    told, is_slower = told_of(mode, choice.value, modeset, timings)
-    if not told or not choice.available:
+    effect, is_slower = effect_of(mode, choice.value, modeset, timings)
+    if not effect or not choice.available:
         return choice
-    return replace(choice, why=told, remedy=f"Use {mode.default} here." if is_slower else "")
+    return replace(choice, why=effect, remedy=f"Use {mode.default} here." if is_slower else "")

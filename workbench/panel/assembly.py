@@ -59,7 +59,7 @@ def _publish(experiment: Experiment) -> None:
     hub().add(experiment)
 
 
-def _look_after_cells() -> None:
+def _follow_cells() -> None:
     """After each cell, free the cores of its OpenMP threads and find classes it redefined."""
     here = shell()
     if here is not None:
@@ -68,7 +68,7 @@ def _look_after_cells() -> None:
 
 def _after_cell(_result: object = None) -> None:
     release_team()
-    redefined_classes.look()
+    redefined_classes.check()
 
 
 def _pause_what_its_cell_left(experiment: Experiment) -> None:
@@ -156,5 +156,5 @@ SERVICES = Services(
 )
 """What every new experiment gets, unless others are provided."""
 
-_look_after_cells()
+_follow_cells()
 _cells()

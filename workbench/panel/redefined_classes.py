@@ -12,22 +12,22 @@ import weakref
 from typing import TYPE_CHECKING
 
 from workbench.experiment.experiment import experiments
-from workbench.experiment.newer_model import written_anew
+from workbench.experiment.newer_model import redefined
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
 
-_said: weakref.WeakKeyDictionary[Experiment, str] = weakref.WeakKeyDictionary()
+_notes: weakref.WeakKeyDictionary[Experiment, str] = weakref.WeakKeyDictionary()
 """The current note of this kind of each experiment."""
 
 
-def look() -> None:
+def check() -> None:
     """After each cell, add the note where it applies, and remove it where it no longer does."""
     for experiment in experiments():
-        text, before = _told(experiment), _said.get(experiment, "")
+        text, before = _note(experiment), _notes.get(experiment, "")
         if text == before:
             continue
-        _said[experiment] = text
+        _notes[experiment] = text
         if before in experiment.notes:
             experiment.notes.remove(before)
         if text:
@@ -35,15 +35,15 @@ def look() -> None:
             experiment.say(text)
 
 
-def _told(experiment: Experiment) -> str:
+def _note(experiment: Experiment) -> str:
     if experiment.status not in ("training", "paused"):
         return ""
-    names = written_anew(experiment.model)
+    names = redefined(experiment.model)
     if not names:
         return ""
     model = type(experiment.model).__name__
     return (
-        f"{' and '.join(names)} {'was' if len(names) == 1 else 'were'} defined anew by a cell; "
-        f"{experiment.name} trains on with the code of before. exp.model = {model}(...) swaps a "
+        f"{' and '.join(names)} {'was' if len(names) == 1 else 'were'} redefined by a cell; "
+        f"{experiment.name} still trains with the old code. exp.model = {model}(...) swaps a "
         "new one in at the next step"
     )

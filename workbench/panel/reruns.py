@@ -79,11 +79,11 @@ class Reruns:
         def on_event(event: Event) -> None:
             reruns = this()
             if isinstance(event, RunStarted) and reruns is not None:
-                reruns.look()
+                reruns.check()
 
         experiment.subscribe(on_event)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Pause what the previous execution left training, if its names now refer to others."""
         cell = self._cell
         if cell is None or not self._made.get(cell):
@@ -105,7 +105,7 @@ class Reruns:
 
     def ends(self) -> None:
         """Record that the cell has run."""
-        self.look()
+        self.check()
         cell, self._cell = self._cell, None
         if cell is None:
             return

@@ -34,7 +34,7 @@ def display_bundle(experiment: Experiment, **options: Any) -> MimeBundle:
         html=static_html(experiment),
         options=options,
         on_message=_on_widget_message,
-        beside={LAB_MIME: traits},
+        extra={LAB_MIME: traits},
     )
 
 

@@ -15,8 +15,8 @@ PARENT = "WORKBENCH_PARENT"
 
 def parent() -> int:
     """Return the id that the parent passed; removed here, as children must not inherit it."""
-    told = os.environ.pop(PARENT, "")
-    return int(told) if told.isdigit() else os.getppid()
+    given = os.environ.pop(PARENT, "")
+    return int(given) if given.isdigit() else os.getppid()
 
 
 def is_orphaned(by: int) -> bool:

@@ -49,7 +49,7 @@ class RecordError(ValueError):
 
 
 _REGISTRY: dict[str, type[Record]] = {}
-_TOLD = ("title", "step", "device", "peak_bytes", "saved_bytes")
+_PRINTED = ("title", "step", "device", "peak_bytes", "saved_bytes")
 """Plain fields that are printed of a record that has them."""
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = 80
@@ -81,13 +81,13 @@ class Record:
     def __repr__(self) -> str:
         """What it is of, and how long its tables are: columns would fill the screen."""
         long = columns(type(self))
-        names = [name for name in _TOLD if hasattr(self, name) and name not in long]
-        said = [f"{name}={_SHORT.repr(getattr(self, name))}" for name in names]
+        names = [name for name in _PRINTED if hasattr(self, name) and name not in long]
+        parts = [f"{name}={_SHORT.repr(getattr(self, name))}" for name in names]
         for table in self.tables:
             column = next(name for name in long if name.startswith(f"{table}_"))
             if count := len(getattr(self, column)):
-                said.append(f"num_{table}s={count}")
-        return f"{type(self).__name__}({', '.join(said)})"
+                parts.append(f"num_{table}s={count}")
+        return f"{type(self).__name__}({', '.join(parts)})"
 
     def to_bytes(self) -> bytes:
         """The record as safetensors bytes."""
@@ -172,10 +172,10 @@ def _build(cls: type[Record], text: str, arrays: dict[str, npt.NDArray[Any]]) ->
             raise DamagedError(f"{name} is {array.dtype} [{shape}], expected a column of {dtype}")
         found[name] = array
     given = json.loads(text, parse_constant=_no_constant)
-    # a file is anybody's: what it says is made safe to be shown here, and nowhere else
+    # anyone may have written a file: its text is made safe to be shown here, and nowhere else
     plain = harmless_json(given)
     if plain != given:
-        fields_from_json(cls, given, found)  # what is wrong with it is told of it as it is
+        fields_from_json(cls, given, found)  # an error describes it as it is
     return typing.cast(Record, fields_from_json(cls, plain, found))
 
 

@@ -10,19 +10,19 @@ from workbench.records.rules import Least
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """What a replay of the trace by the allocator's rules came to, beside what the trace says."""
+    """Result of a replay of the trace by the allocator's rules, compared with the trace."""
 
     addresses: Annotated[int, Least(0)]
-    """Allocations whose address the replay foretold, of ``num_addresses``."""
+    """Allocations whose address the replay predicted, of ``num_addresses``."""
     num_addresses: Annotated[int, Least(0)]
     segments: Annotated[int, Least(0)]
-    """New segments whose size it foretold."""
+    """New segments whose size it predicted."""
     num_segments: Annotated[int, Least(0)]
     releases: Annotated[int, Least(0)]
-    """Segments released in the order it foretold."""
+    """Segments released in the order it predicted."""
     num_releases: Annotated[int, Least(0)]
     blocks: Annotated[int, Least(0)]
-    """Blocks of the final segments that lie as it foretold."""
+    """Blocks of the final segments that are where it predicted."""
     num_blocks: Annotated[int, Least(0)]
     num_inferred: Annotated[int, Least(0)]
     """Blocks that were there before the trace and whose size had to be inferred."""

@@ -1,8 +1,8 @@
-"""Whether what a record says of itself holds: the rules declared beside its fields, checked.
+"""Whether what a record says of itself holds: the rules declared with its fields, checked.
 
 Every check is a few passes of numpy over a column, so a record of 200,000 nodes is checked in
-milliseconds. The first thing that does not hold is told in one sentence that names the field, the
-row, what came in and what is valid.
+milliseconds. The first thing that does not hold is reported in one sentence that names the field,
+the row, what came in and what is valid.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class _Sizes:
 def _check_rows(
     label: str, columns: Mapping[str, Values], rules: Mapping[str, Rules], sizes: _Sizes
 ) -> None:
-    """Check columns that lie beside each other; ``label`` says how a value of them is called."""
+    """Check columns of one table; ``label`` says how a value of them is called."""
     for name, values in columns.items():
         called = label.replace("{name}", name)
         for rule in rules[name]:
@@ -143,7 +143,7 @@ def _check_rows(
 
 
 def _check_rule(
-    rule: Rule, label: str, values: Values, beside: Mapping[str, Values], sizes: _Sizes
+    rule: Rule, label: str, values: Values, columns: Mapping[str, Values], sizes: _Sizes
 ) -> None:
     match rule:
         case Index():
@@ -152,7 +152,7 @@ def _check_rule(
             if values.size and values.min() < value:
                 _refuse(label, values, values < value, f"at least {value}")
         case After(field):
-            other = beside[field]
+            other = columns[field]
             _refuse(label, values, (values <= other) & (values >= 0), f"more than its {field}")
         case Ascending():
             _refuse(label, values, np.diff(values, prepend=values[:1]) < 0, "no less than before")

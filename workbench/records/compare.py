@@ -33,7 +33,7 @@ class ComparedArm:
     step_s: float
     """Median of the blocks' medians."""
     step_q1_s: float
-    """A quarter of the blocks' medians lies below."""
+    """A quarter of the blocks' medians is below."""
     step_q3_s: float
     samples_per_s: float
     speedup: float
@@ -66,7 +66,7 @@ class ComparedArm:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class CompareRecord(Record):
-    """Every arm of a comparison, with every block of steps that was timed and every loss."""
+    """Every variant of a comparison, with every block of steps that was timed and every loss."""
 
     schema: ClassVar[str] = "workbench.compare/1"
     tables: ClassVar[tuple[str, ...]] = ("block", "loss")
@@ -74,16 +74,17 @@ class CompareRecord(Record):
     title: str
     device: str
     threads: Annotated[int, Least(1)]
-    """CPU threads of an arm, all of its ranks together."""
+    """CPU threads of a variant, all of its ranks together."""
     torch_version: str
     recorded_at: float
     """Unix time, seconds."""
     rounds: Annotated[int, Least(0)]
-    """Rounds that were completed: in each, every arm did one block of steps, in random order."""
+    """Rounds that were completed: in each, every variant did one block of steps, in random
+    order."""
     cancelled: bool
-    """Whether somebody ended it before all rounds were done."""
+    """Whether it was ended before all rounds were done."""
     equal_within: Annotated[float, Least(0)]
-    """Share by which the speeds of two arms may differ that are a tie: 0.03."""
+    """Share by which the speeds of two variants may differ that are a tie: 0.03."""
     parity_samples: Annotated[int, Least(0)]
     """Samples whose logits were compared."""
     parity_on: str

@@ -1,7 +1,7 @@
 """What was compiled: regions, the graphs in them, where they broke, what it took and what it made.
 
-Everything here was told by Dynamo, AOTAutograd and Inductor while they compiled for the user's own
-calls; nothing is compiled, or run, for a report.
+Everything here was reported by Dynamo, AOTAutograd and Inductor while they compiled for the user's
+own calls; nothing is compiled, or run, for a report.
 """
 
 from __future__ import annotations

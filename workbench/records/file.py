@@ -1,6 +1,6 @@
 """Files of records: what one says of itself is checked before all of it is read.
 
-A file that is no record is told for what it is, as far as its first bytes say: an empty one, one
+A file that is no record is described, as far as its first bytes allow: an empty one, one
 that is compressed, a checkpoint.
 """
 
@@ -90,10 +90,10 @@ def begins_as_record(file: OpenFile) -> bool:
 
 
 def named_file(path: str | PathLike[str], what: str) -> OpenFile:
-    """The file that a person has named, open; whoever asked closes it.
+    """The file that the user has named, open; the caller closes it.
 
     Args:
-        path: of the file; ``~`` is the home.
+        path: of the file; ``~`` is the home directory.
         what: it is to be read for: ``"types"``.
 
     Raises:

@@ -18,15 +18,15 @@ NOT_MEASURED = -1.0
 
 @dataclass(frozen=True, kw_only=True)
 class FlowRow:
-    """One row of the strip: a module, or a stretch of neighbours in a long list of modules."""
+    """One row of the strip: a module, or a range of neighbours in a long list of modules."""
 
     path: str
-    """Qualified name of the module (``encoder.layer.3``), of the first one of a stretch; ``""`` is
+    """Qualified name of the module (``encoder.layer.3``), of the first one of a range; ``""`` is
     the model."""
     label: str
-    """What is written beside the row: the path, with the class where that is a bare number;
-    ``encoder.layer.0–3`` for a stretch; the names of the parameters for those that a module holds
-    beside its submodules."""
+    """What is written next to the row: the path, with the class where that is a bare number;
+    ``encoder.layer.0–3`` for a range; the names of the parameters for those that a module holds
+    in addition to its submodules."""
     cls: str
     """Class of the module; empty for neighbours of different classes."""
     num_modules: Annotated[int, Least(1)]
@@ -60,7 +60,7 @@ class GradientFlow(Record):
     """In the order of ``named_modules``; rows of a model that was swapped in come after."""
     step: Annotated[I64, Least(0)]
     """The sampled steps, counted from 1. A step whose update was refused (a gradient was not
-    finite) appears beside the one that took its place: equal numbers may follow each other."""
+    finite) appears next to the one that replaced it: equal numbers may follow each other."""
     norm: Annotated[F32, Length("rows", "step")]
     """Flattened ``[num_rows, num_columns]``: L2 norm of all parameter gradients of the row, before
     clipping and without a loss scale. NaN: it got no gradient, its module did not run (or did not

@@ -74,7 +74,7 @@ class NonFinite:
 
 @dataclass(frozen=True, kw_only=True)
 class Branch:
-    """A Python ``if`` or ``while`` that asked a tensor, and so chose what the graph became.
+    """A Python ``if`` or ``while`` that read a tensor, and so chose what the graph became.
 
     No gradient flows through it; it says why these nodes are there and others are not.
     """
@@ -86,7 +86,7 @@ class Branch:
     taken: bool
     """What the test came to."""
     module: Annotated[int, Index("modules", none=True)]
-    """The module that asked."""
+    """The module that read it."""
     source: Annotated[int, Index("sources", none=True)]
     before: Annotated[int, Index("node", none=True)]
     """The node that made what was tested; -1 where that is none of this graph."""
@@ -201,7 +201,7 @@ class GraphRecord(Record):
     bin_power: I32
     """Magnitudes from ``10**power`` up to, not including, ``10**(power + 1)``."""
     bin_share: F32
-    """Share of all values of the gradient, zeros included, that lie there, above 0 up to 1."""
+    """Share of all values of the gradient, zeros included, that are there, above 0 up to 1."""
     gradients: bool
     """Whether backward was watched: only then do the ``node_gradient_*`` columns say anything."""
     non_finite: NonFinite | None
@@ -209,7 +209,7 @@ class GraphRecord(Record):
     """Parameters of the model that this loss does not reach, in the model's order."""
 
     branches: tuple[Branch, ...]
-    """What Python asked of tensors in the forward, in that order."""
+    """What Python read of tensors in the forward, in that order."""
 
     inner_node: Annotated[I32, Index("node"), Ascending()]
     """One row per operation of the backward graph that AOTAutograd made for a compiled node, in the

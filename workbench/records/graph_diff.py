@@ -65,7 +65,7 @@ class GraphDiff(GraphRecord):
     a: DiffSide
     b: DiffSide
     sentence: str
-    """What changed, the cause first where the lines that ran tell it."""
+    """What changed, the cause first where the lines that ran show it."""
     cause_source: Annotated[int, Index("sources", none=True)]
     """The line behind the cause, an index into ``sources``; -1 where none is known."""
 

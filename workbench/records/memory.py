@@ -1,4 +1,4 @@
-"""What an allocator did over a stretch of code, as plain columns.
+"""What an allocator did during a range of code, as plain columns.
 
 Time is the *event index*: everything the allocator did is one event, numbered from 0; what kind of
 event is in ``event_kind``. A recording on CPU has allocations and frees only; a CUDA allocator also
@@ -47,7 +47,7 @@ EVENT_KINDS = (
     "oom",
 )
 """What an event was; ``event_kind`` holds the index. ``free`` is the completed one; a request is an
-event of its own only where another event lies between the two, because a stream still used the
+event of its own only where another event is between the two, because a stream still used the
 block."""
 
 POOLS = ("small", "large")
@@ -60,7 +60,7 @@ than the batch, and not known to be its square."""
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """A named stretch of a step (``forward``, ``backward``, ``optimizer``): events [start, end)."""
+    """A named range of a step (``forward``, ``backward``, ``optimizer``): events [start, end)."""
 
     name: str
     start: Annotated[int, Least(0)]
@@ -93,12 +93,12 @@ class MemoryRecord(Record):
     is_predicted: bool
     """Whether an allocator was simulated: ``segment_...`` and addresses are then its answers."""
     card: str
-    """Name of the card that is predicted or played; empty for none."""
+    """Name of the GPU that is predicted or simulated; empty for none."""
     card_bytes: Annotated[int, Least(-1)]
-    """What the allocator may use of that card; -1 where there is none."""
+    """What the allocator may use of that GPU; -1 where there is none."""
     settings: str
     """Settings of the allocator that was recorded or simulated, as in ``PYTORCH_CUDA_ALLOC_CONF``;
-    empty for the defaults, and where there is none (CPU) or nobody says."""
+    empty for the defaults, and where there is none (CPU) or it is unknown."""
     peak_interval: Annotated[tuple[int, ...], Length(2)]
     """Peak of the bytes reserved, at least and at most, of a prediction; ``(-1, -1)`` else."""
     reasons: tuple[str, ...]
@@ -117,12 +117,12 @@ class MemoryRecord(Record):
     block_start: Annotated[I32, Index("event", none=True)]
     block_end: Annotated[I32, Index("event", none=True), After("block_start")]
     block_pending: Annotated[I32, Index("event", none=True)]
-    """The event that asked for the block to be freed where it stayed *pending* until ``block_end``,
+    """The event that requested the block to be freed where it stayed *pending* until ``block_end``,
     because a stream still used it; -1 where it was freed at once, or not at all."""
     block_bytes: Annotated[I64, Least(0)]
     """What it occupies: the request, rounded up, and a rest too small to be split off."""
     block_requested: Annotated[I64, Least(0)]
-    """What was asked for."""
+    """What was requested."""
     block_category: Annotated[U8, Index(CATEGORIES)]
     """Index into `CATEGORIES`."""
     block_op: Annotated[I32, Index("strings")]
@@ -171,7 +171,7 @@ class MemoryRecord(Record):
 
     oom_event: Annotated[I32, Index("event")]
     oom_bytes: Annotated[I64, Least(0)]
-    """What was asked for and refused."""
+    """What was requested and refused."""
     oom_free: Annotated[I64, Least(-1)]
     """What the device still had free; -1 where the trace does not say."""
     oom_largest: Annotated[I64, Least(-1)]
@@ -214,7 +214,7 @@ class MemoryRecord(Record):
 class MemoryChart(Record):
     """A `MemoryRecord` reduced to what the panel's chart draws: at most 400 points.
 
-    Every point is the maximum of its stretch of events, so the peak is never lost.
+    Every point is the maximum of its range of events, so the peak is never lost.
     """
 
     schema: ClassVar[str] = "workbench.memory_chart/1"

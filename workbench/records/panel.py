@@ -60,7 +60,7 @@ class ModeState:
     choices: tuple[ModeChoice, ...]
     badge: Badge
     pending: str = ""
-    """The value that is being prepared while training goes on under ``value``."""
+    """The value that is being prepared while training continues under ``value``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ class Failure:
     num_user_frames: int = 0
     step: int = 0
     memory: tuple[Fact, ...] = ()
-    """Where memory ran out: what was asked for, what there was, and on which card."""
+    """Where memory ran out: what was requested, what there was, and on which GPU."""
     capture: str = ""
     """Id of the memory record of the failed step, where one was kept."""
     remedies: tuple[Remedy, ...] = ()

@@ -1,4 +1,4 @@
-"""What may be done about a run that does not fit on its card."""
+"""What may be done about a run that does not fit on its GPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Remedy:
     peak_bytes: Annotated[int, Least(-1)]
     """Peak of the bytes reserved with it; -1 where it does not fit at all."""
     fits: bool
-    """Whether the step ran to its end on the same card."""
+    """Whether the step ran to its end on the same GPU."""
     cost: str
     """What it costs, in one sentence: time, accuracy, or nothing."""
     basis: str

@@ -1,10 +1,10 @@
-"""What the numbers of a record may say, declared beside the field that holds them.
+"""What the numbers of a record may be, declared with the field that holds them.
 
 A record points into itself: ``node_type`` holds rows of ``strings``, ``edge_from`` rows of the
 nodes. A file may have been cut short, edited or made up, so what a field points to is part of its
 annotation, ``node_type: Annotated[I32, Index("strings")]``, and is checked wherever bytes become a
 record: in Python by `workbench.records.check`, in the browser by the twin of that file,
-``extensions/records/src/check.ts``, which is told the same rules.
+``extensions/records/src/check.ts``, which has the same rules.
 
 A *name* in a rule is that of a table of the record (``node``: all columns called ``node_...``), of
 a list or a column (its length), or of a whole number (itself).
@@ -36,7 +36,7 @@ class Index(Rule):
     none: bool = False
     """Whether -1 stands for "there is none"."""
     end: bool = False
-    """Whether it may point one past the last row, as the end of a stretch does."""
+    """Whether it may point one past the last row, as the end of a range does."""
     earlier: bool = False
     """Whether it points to rows before its own only, which makes a circle impossible."""
 
@@ -50,7 +50,7 @@ class Least(Rule):
 
 @dataclass(frozen=True)
 class After(Rule):
-    """Every value is larger than the one beside it in another field; -1 ("none") is exempt."""
+    """Every value is larger than that of another field in the same row; -1 ("none") is exempt."""
 
     field: str
 

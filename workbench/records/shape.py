@@ -1,6 +1,6 @@
-"""What the browser's reader is told about a record: ``extensions/records/src/schema.ts``'s words.
+"""What the browser's reader knows about a record: ``extensions/records/src/schema.ts``'s words.
 
-They say the type of every field and the rules beside it (`workbench.records.rules`), so that both
+They say the type of every field and its rules (`workbench.records.rules`), so that both
 readers refuse the same files.
 """
 

@@ -2,7 +2,7 @@
 
 Field names stay as they are, a docstring becomes the comment above its twin. Integer columns of 64
 bits become ``Float64Array`` in the browser, because arithmetic on ``BigInt64Array`` is slow and
-every quantity kept here (bytes, microseconds, device addresses) lies below 2**53, which a double
+every quantity kept here (bytes, microseconds, device addresses) is below 2**53, which a double
 holds exactly.
 """
 

@@ -2,7 +2,7 @@
 
 The browser reads the same bytes and the same JSON as Python. Its types are therefore generated from
 the dataclasses and never written by hand (`workbench.records.twin`). Every Python module of records
-has a TypeScript module of its name, and every packed record a constant in it that tells the reader
+has a TypeScript module of its name, and every packed record a constant in it that gives the reader
 of record bytes what to expect, so that a bundle carries only the records it reads.
 
 ``--check`` writes nothing and fails when the files on disk differ from what would be written.
@@ -81,7 +81,9 @@ def _packed(classes: typing.Iterable[type]) -> list[type[Record]]:
 
 
 def _file(module: str, classes: list[type]) -> str:
-    parts = [_constant(name, union) for name, (union, home) in CONSTANTS.items() if home == module]
+    parts = [
+        _constant(name, union) for name, (union, owner) in CONSTANTS.items() if owner == module
+    ]
     if module == _module(panel.Badge):
         parts += [_alias(name) for name in ALIASES]
     parts += [interface(cls) for cls in classes]

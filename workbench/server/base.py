@@ -136,7 +136,7 @@ class Api(ErrorsAsJson, APIHandler):
         contents: Any = self.contents_manager
         if not isinstance(contents, FileManagerMixin):
             raise NoLocalFilesError(
-                f"This Jupyter keeps its files elsewhere ({type(contents).__name__}), {otherwise}"
+                f"This Jupyter stores its files elsewhere ({type(contents).__name__}), {otherwise}"
             )
         return contents
 

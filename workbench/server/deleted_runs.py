@@ -77,8 +77,8 @@ class DeletedRuns:
             RunInUseError: the run is being trained; the message says by what.
             NotWritableError: the disk refuses.
         """
-        home = root.resolve()
-        if run == home or not is_run(run):
+        top = root.resolve()
+        if run == top or not is_run(run):
             raise BadRequestError(
                 f"{run.name} is no run: it holds no run.json. Only runs are deleted here; the file "
                 "browser deletes any folder."
@@ -143,7 +143,7 @@ class DeletedRuns:
                 even if an earlier server deleted them.
             root: The server's root, which the paths are relative to.
         """
-        home, found = root.resolve(), list[tuple[float, DeletedRun]]()
+        top, found = root.resolve(), list[tuple[float, DeletedRun]]()
         for folder in folders:
             with self._lock:
                 self._folders.add(folder)
@@ -152,7 +152,7 @@ class DeletedRuns:
                 if removed_at <= time.time():
                     continue
                 for run in _folders_in(entry):
-                    name, path = read_run(run, home).name, run.relative_to(home).as_posix()
+                    name, path = read_run(run, top).name, run.relative_to(top).as_posix()
                     one = DeletedRun(path=path, name=name, removed_at=removed_at)
                     found.append((deleted_at, one))
         return [run for _, run in sorted(found, key=lambda one: one[0], reverse=True)]

@@ -17,7 +17,7 @@ from workbench.server.handlers import routes
 from workbench.server.memory_files import MemoryFiles, MemoryFileSettings
 from workbench.server.run_lists import RunLists
 
-_LOOK_FOR_IDLE_MS = 5_000
+_CHECK_IDLE_MS = 5_000
 
 
 class WorkbenchServer(ExtensionApp):
@@ -94,9 +94,9 @@ class WorkbenchServer(ExtensionApp):
         self.handlers.extend(
             routes(self.dashboards, root, self.memory_files, self.deleted_runs, self.run_lists)
         )
-        self._watch = PeriodicCallback(self._end_idle, _LOOK_FOR_IDLE_MS)
+        self._watch = PeriodicCallback(self._end_idle, _CHECK_IDLE_MS)
         self._watch.start()
-        self._removal = PeriodicCallback(self._remove_old_runs, _LOOK_FOR_IDLE_MS)
+        self._removal = PeriodicCallback(self._remove_old_runs, _CHECK_IDLE_MS)
         self._removal.start()
 
     async def _end_idle(self) -> None:

@@ -42,8 +42,8 @@ class PathHandler(Api):
     @authorized
     async def get(self) -> None:
         """Answer ``{"path": <path> or null}``: null is outside the folder Jupyter serves."""
-        asked = self.get_query_argument("of", strip=False)
-        self.finish({"path": await asyncio.to_thread(contents_path, self.root, asked)})
+        requested = self.get_query_argument("of", strip=False)
+        self.finish({"path": await asyncio.to_thread(contents_path, self.root, requested)})
 
 
 class DashboardsHandler(Api):

@@ -36,14 +36,14 @@ def folder_inside(root: Path, given: object, *, may_be_absent: bool = False) -> 
         MissingFolderError: there is no such folder and it must exist, or it is a file or not
             readable.
     """
-    home, folder = _inside(root, given, "folder")
+    top, folder = _inside(root, given, "folder")
     if may_be_absent and not folder.exists():
         return folder
     if not folder.is_dir():
         what = "a file, not a folder"
         if not folder.exists():
             what = "not there: a training makes its folder when it begins"
-        raise MissingFolderError(f"{_shown(given)} is {what}; name an existing folder in {home}.")
+        raise MissingFolderError(f"{_shown(given)} is {what}; name an existing folder in {top}.")
     if not os.access(folder, os.R_OK | os.X_OK):
         raise MissingFolderError(f"{_shown(given)} cannot be read; check its permissions.")
     return folder
@@ -69,10 +69,10 @@ def file_inside(root: Path, given: object) -> Path:
         OutsideRootError: it leads out of the root.
         MissingFileError: there is no such file, or it is a folder, a pipe, or not readable.
     """
-    home, file = _inside(root, given, "file")
+    top, file = _inside(root, given, "file")
     if not file.is_file():  # a named pipe would block forever, a device never end
         what = "no file" if file.exists() else "not there"
-        raise MissingFileError(f"{_shown(given)} is {what}; name an existing file in {home}.")
+        raise MissingFileError(f"{_shown(given)} is {what}; name an existing file in {top}.")
     if not os.access(file, os.R_OK):
         raise MissingFileError(f"{_shown(given)} cannot be read; check its permissions.")
     return file
@@ -96,11 +96,11 @@ def contents_path(root: Path, given: str) -> str | None:
         given: absolute, or relative to the root; it need not exist.
     """
     try:
-        home = root.stat()
+        top = root.stat()
         path = root.absolute() / given
         for named in (path.resolve(), Path(os.path.normpath(path))):
             for parent in (named, *named.parents):
-                if parent.exists() and os.path.samestat(parent.stat(), home):
+                if parent.exists() and os.path.samestat(parent.stat(), top):
                     found = named.relative_to(parent).as_posix()
                     return "" if found == "." else found
     except (OSError, RuntimeError, ValueError):  # not a path at all, or one that may not be read
@@ -115,24 +115,24 @@ def _inside(root: Path, given: object, kind: str) -> tuple[Path, Path]:
             f"A {kind} is named by a string, got {type(given).__name__}; send a path inside {root}."
         )
     try:
-        home = root.resolve()
-        path = _resolved(home, given)
+        top = root.resolve()
+        path = _resolved(top, given)
     except (OSError, RuntimeError, ValueError) as error:
         # NUL bytes, names longer than the file system allows, loops of symbolic links
         raise BadRequestError(f"{_shown(given)} is not a path: {type(error).__name__}.") from error
-    if not path.is_relative_to(home):
+    if not path.is_relative_to(top):
         raise OutsideRootError(
-            f"{_shown(given)} leads outside the folder Jupyter serves ({home}); choose a {kind} "
+            f"{_shown(given)} leads outside the folder Jupyter serves ({top}); choose a {kind} "
             "inside it, or start Jupyter with a ServerApp.root_dir that contains it."
         )
-    return home, path
+    return top, path
 
 
-def _resolved(home: Path, given: str) -> Path:
-    path = (home / given).resolve()
+def _resolved(top: Path, given: str) -> Path:
+    path = (top / given).resolve()
     if path.is_symlink():  # from Python 3.13 on, `resolve` leaves a loop of links as it is
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-    if path.is_relative_to(home):
+    if path.is_relative_to(top):
         path.exists()  # raises if a name is longer than the file system allows
     return path
 

@@ -52,12 +52,12 @@ class ProcessLog:
         with contextlib.closing(pipe):
             file = self._opened()
             with file or contextlib.nullcontext():
-                while said := os.read(descriptor, 65536):
+                while output := os.read(descriptor, 65536):
                     with self._lock:
-                        self._tail += said
+                        self._tail += output
                         del self._tail[:-_TAIL_BYTES]
                     if file is not None:
-                        _append(file, said)
+                        _append(file, output)
 
     def _opened(self) -> io.FileIO | None:
         """Return the log file; None if it cannot be written, which must not block the process."""
@@ -70,10 +70,10 @@ class ProcessLog:
         return file
 
 
-def _append(file: io.FileIO, said: bytes) -> None:
+def _append(file: io.FileIO, output: bytes) -> None:
     """Append to the file; if it gets too long, its older half is dropped."""
     with contextlib.suppress(OSError):  # a full disk
-        file.write(said)
+        file.write(output)
         if file.seek(0, os.SEEK_END) > _MOST_BYTES:
             file.seek(-_MOST_BYTES // 2, os.SEEK_END)
             kept = file.read(_MOST_BYTES)

@@ -32,8 +32,8 @@ class RunsHandler(Api):
     @authorized
     async def get(self) -> None:
         """Answer ``{"runs", "truncated", "deleted"}`` of ``?root=``, which need not exist yet."""
-        asked = self.get_query_argument("root", "")
-        folder = folder_inside(self.root, asked, may_be_absent=True)
+        requested = self.get_query_argument("root", "")
+        folder = folder_inside(self.root, requested, may_be_absent=True)
         found = await self.run_lists.list(folder)
         kept = [Path(one) for one in found["deleted"]]
         deleted = await asyncio.to_thread(self.deleted_runs.below, kept, self.root)
@@ -44,10 +44,10 @@ class RunsHandler(Api):
     @_may_write_contents
     async def delete(self) -> None:
         """Delete the run at ``?path=``; 204 once it is moved away."""
-        asked = self.get_query_argument("path", strip=False)
+        requested = self.get_query_argument("path", strip=False)
         root = _root(self)
-        run = folder_itself(root, asked)
-        self.refuse_hidden(run, asked, "delete")
+        run = folder_itself(root, requested)
+        self.refuse_hidden(run, requested, "delete")
         await asyncio.to_thread(self.deleted_runs.delete, run, root)
         self.set_status(204)
         self.finish()

@@ -40,7 +40,7 @@ class RunLists:
         """
         for _attempt in range(2):
             if self._closed:
-                raise ServerEndsError("This server is ending; look again when it is back.")
+                raise ServerEndsError("This server is ending; try again when it is back.")
             if self._child is None or not self._child.alive:
                 self._child = Child(self._root, _PROGRAM)
             child = self._child

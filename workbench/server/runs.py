@@ -36,12 +36,12 @@ _MAX_FILE_BYTES = 4_000_000
 _MAX_BYTES = 64_000_000
 """Maximum size of all files that are read for one listing."""
 _MAX_WALK_S = _MAX_READ_S = 5.0
-_MAX_STRETCHES = 64
+_MAX_SESSIONS = 64
 _MAX_ENTRIES = 200_000
 """Maximum number of entries that are read of one folder."""
 _MOST_KNOWN = 10_000
 _MAX_TEXT = 200
-_MOST_SAID = 1 << 16
+_MAX_LAUNCHER_BYTES = 1 << 16
 _UNCHECKED = Seal.unchecked()
 """Seal that checks nothing: whether processes exist is only shown, and has no further effect."""
 _SHOWN = (
@@ -95,7 +95,7 @@ class Lister:
         truncated = truncated or len(read) < len(runs)
         return Listing(_newest_first(read), truncated, deleted)
 
-    def _read(self, runs: list[tuple[float, Path, _Stamp]], home: Path) -> Iterator[RunSummary]:
+    def _read(self, runs: list[tuple[float, Path, _Stamp]], top: Path) -> Iterator[RunSummary]:
         ends, num_bytes, known = time.monotonic() + _MAX_READ_S, 0, self._entries
         for _, path, stamp in runs:
             stamped = known.get(path)
@@ -107,7 +107,7 @@ class Lister:
             if time.monotonic() > ends:
                 return
             known[path] = stamped
-            yield _summary(stamped[1], path, home)
+            yield _summary(stamped[1], path, top)
         if len(known) > _MOST_KNOWN:
             self._entries = {path: known[path] for _, path, _ in runs}
 
@@ -123,18 +123,18 @@ def is_run(folder: Path) -> bool:
     return file.is_file() and not file.is_symlink()
 
 
-def read_run(path: Path, home: Path) -> RunSummary:
+def read_run(path: Path, top: Path) -> RunSummary:
     """Return what ``run.json`` of a run directory says, with status ``damaged`` if unreadable.
 
     Args:
-        path: The run directory, below ``home``.
-        home: The server's root, resolved.
+        path: The run directory, below ``top``.
+        top: The server's root, resolved.
     """
-    return _summary(_read(path), path, home)
+    return _summary(_read(path), path, top)
 
 
-def _summary(entry: dict[str, Any] | None, path: Path, home: Path) -> RunSummary:
-    relative = path.relative_to(home).as_posix()
+def _summary(entry: dict[str, Any] | None, path: Path, top: Path) -> RunSummary:
+    relative = path.relative_to(top).as_posix()
     if entry is None:
         return _damaged(path, relative)
     said = _status(entry)
@@ -161,16 +161,18 @@ def why_in_use(path: Path) -> str:
         where = "" if host in (None, platform.node()) else f" on {_text(host)}"
         return f"{name} {does}{where}: stop it first."
     if _ranks_run(path):
-        return f"The ranks of {name} train on without their kernel: wb.attach it and stop it."
+        return f"The ranks of {name} still train without their kernel: wb.attach it and stop it."
     return ""
 
 
 def _ranks_run(path: Path) -> bool:
     """Whether processes of a run that outlived its kernel (`docs/parallel.md`) are running."""
-    for number in _stretches(path / "parallel"):
+    for number in _sessions(path / "parallel"):
         file = path / "parallel" / number / "launcher.json"
         try:
-            said: Any = json.loads(_UNCHECKED.opened(read_regular(file, _MOST_SAID), "", file))
+            said: Any = json.loads(
+                _UNCHECKED.opened(read_regular(file, _MAX_LAUNCHER_BYTES), "", file)
+            )
             pid, created, host = said["pid"], said["created"], said["host"]
             if host == platform.node() and _is_alive(int(pid), float(created) + 1):
                 return True
@@ -179,14 +181,14 @@ def _ranks_run(path: Path) -> bool:
     return False
 
 
-def _stretches(folder: Path) -> list[str]:
+def _sessions(folder: Path) -> list[str]:
     """Return the newest sessions of a run's parallel training, among the entries that are read."""
     try:
         with os.scandir(folder) as entries:
             found = [one.name for one in islice(entries, _MAX_ENTRIES) if one.name.isdecimal()]
     except OSError:
         return []
-    return sorted(found, key=len)[-_MAX_STRETCHES:]
+    return sorted(found, key=len)[-_MAX_SESSIONS:]
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -270,14 +272,14 @@ def _walk(folder: Path) -> Iterator[tuple[Path, _Stamp | None]]:
             if path.name == DELETED_FOLDER:
                 yield path, _DELETED
                 continue
-            stamp, children = _look(path)
+            stamp, children = _inspect(path)
             yield path, stamp
             if stamp is None:
                 below.extend(children)
         level = below
 
 
-def _look(path: Path) -> tuple[_Stamp | None, list[Path]]:
+def _inspect(path: Path) -> tuple[_Stamp | None, list[Path]]:
     """Return the stamp of ``path`` if it is a run, and the folders in it worth entering."""
     try:
         found = (path / RUN_FILE).lstat()

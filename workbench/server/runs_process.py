@@ -23,12 +23,12 @@ def main(root: Path) -> None:
     lister = Lister()
     for line in sys.stdin:
         runs, truncated, deleted = lister.list(Path(json.loads(line)["folder"]), root)
-        said = {
+        answer = {
             "runs": [to_json(run) for run in runs],
             "truncated": truncated,
             "deleted": [str(path) for path in deleted],
         }
-        data = json.dumps(said).encode()
+        data = json.dumps(answer).encode()
         sys.stdout.buffer.write(json.dumps({"kind": "runs", "bytes": len(data)}).encode() + b"\n")
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()

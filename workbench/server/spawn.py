@@ -137,5 +137,5 @@ def _says(process: TensorBoardProcess) -> str:
         process.output.join(_KILL_GRACE_S)  # its last output may still be in the pipe
     lines = process.last_lines()
     if not lines:
-        return "It said nothing."
+        return "It printed nothing."
     return f"Its last lines:\n{lines}\n(more of them: {process.output.path})"

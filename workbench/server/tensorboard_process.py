@@ -157,7 +157,7 @@ def assets() -> IO[bytes]:
 
     given = get_default_assets_zip_provider()
     if given is None:
-        raise SystemExit("TensorBoard has no webfiles.zip beside it; install tensorboard again.")
+        raise SystemExit("TensorBoard has no webfiles.zip next to it; install tensorboard again.")
     found = io.BytesIO()
     # stored, not compressed: it is read only once, right away
     with given() as file, zipfile.ZipFile(file) as own, zipfile.ZipFile(found, "w") as ours:

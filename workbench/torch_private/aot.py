@@ -110,7 +110,9 @@ _SERIALIZED = "torch.fx._graph_pickler"
 
 
 def _check_cached() -> None:
-    expect(callable(resolve(f"{_COMPILER}.serialize_graph_module")), "a graph is stored otherwise")
+    expect(
+        callable(resolve(f"{_COMPILER}.serialize_graph_module")), "a graph is stored in another way"
+    )
 
 
 def _check_lazy() -> None:

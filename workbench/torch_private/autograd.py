@@ -344,12 +344,12 @@ def _check_grad_mode() -> None:
 def _check_transforms() -> None:
     seen: list[bool] = []
 
-    def look(value: torch.Tensor) -> torch.Tensor:
+    def inspect(value: torch.Tensor) -> torch.Tensor:
         seen.append(has_functorch_wrapper(value))
         return value.sum()
 
     plain = torch.ones(2, 3, device="cpu")
-    cast(Any, torch.func.vmap)(look)(plain)
+    cast(Any, torch.func.vmap)(inspect)(plain)
     expect(seen == [True] and not has_functorch_wrapper(plain), "wrappers are not recognised")
 
 
@@ -393,11 +393,11 @@ def _check_backward() -> None:
     loss = (_leaf() * 2).sum()
     node = _node(loss)
 
-    def look(*_: object) -> None:
+    def inspect(*_: object) -> None:
         seen.append((in_backward(), running_node()))
         at_end_of_backward(lambda: seen.append("end"))
 
-    node.register_prehook(look)
+    node.register_prehook(inspect)
     loss.backward()
     expect([one if one == "end" else one[0] for one in seen] == [True, "end"], f"hooks saw {seen}")
     expect(node_number(seen[0][1]) == node_number(node), "another node is running")
@@ -529,7 +529,7 @@ CHECKS = (
     ),
     Check(
         ("torch._C.DisableTorchFunction", "torch._C._DisableTorchDispatch"),
-        "looking at tensors without being seen by modes",
+        "reading tensors without being seen by modes",
         _check_blind,
         vital_for=("graphs",),
     ),

@@ -105,7 +105,7 @@ def _check_modes() -> None:
 
 
 def _check_toolchain() -> None:
-    missing_cpp_compiler()  # whether there is one is not asked here
+    missing_cpp_compiler()  # whether there is one is not checked here
     tried: Any = resolve("torch._inductor.config").cpp.cxx
     expect(isinstance(tried, (tuple, list)), "the names of C++ compilers are elsewhere")
 

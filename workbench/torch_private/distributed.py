@@ -70,7 +70,7 @@ def _check_ddp() -> None:
         noted._ddp_params_and_buffers_to_ignore == ["weight"], "DDP ignores parameters otherwise"
     )
     ddp: Any = nn.parallel.DistributedDataParallel
-    expect(callable(ddp._get_ddp_logging_data), "DDP tells nothing of its buckets")
+    expect(callable(ddp._get_ddp_logging_data), "DDP does not report its buckets")
 
 
 def _check_fsdp() -> None:

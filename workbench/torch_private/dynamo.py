@@ -202,7 +202,8 @@ def _check_trace() -> None:
         logger.removeHandler(listener)
     expect(seen and seen[0].payload == "text", "an event of the trace has another form")
     expect(
-        seen[0].kind == "workbench" and seen[0].compile_id == "3/1", "an event is told otherwise"
+        seen[0].kind == "workbench" and seen[0].compile_id == "3/1",
+        "an event is reported in another way",
     )
 
 

@@ -2,7 +2,8 @@
 
 A name that is missing must not keep Workbench from being imported, as most people use only a part
 of it: `private` then returns something that raises when it is used. What a name does is exercised
-by the `Check` beside its wrapper, on a few numbers; `workbench.torch_private.self_check` runs them.
+by the `Check` next to its wrapper, on a few numbers; `workbench.torch_private.self_check` runs
+them.
 """
 
 from __future__ import annotations

@@ -121,14 +121,14 @@ def _check_backward_calls() -> None:
     expect(not any(map(is_missing, BACKWARD_CALLS)), "backward is begun by another function")
     seen: set[CodeType] = set()
 
-    def look(_: torch.Tensor) -> None:
+    def inspect(_: torch.Tensor) -> None:
         frame: FrameType | None = caller(0)
         while frame is not None:
             seen.add(frame.f_code)
             frame = frame.f_back
 
     leaf = torch.ones(2, device="cpu", requires_grad=True)
-    leaf.register_hook(look)
+    leaf.register_hook(inspect)
     (leaf * 2).sum().backward()
     expect(seen & BACKWARD_CALLS, "backward runs under another function")
     seen.clear()
@@ -150,12 +150,12 @@ def _check_sparse() -> None:
 def _check_transforms() -> None:
     seen: list[torch.Tensor] = []
 
-    def look(value: torch.Tensor) -> torch.Tensor:
+    def inspect(value: torch.Tensor) -> torch.Tensor:
         seen.append(without_transforms(value))
         return value
 
     data = torch.ones(2, 3, device="cpu")
-    cast(Any, torch.func.vmap)(look)(data)
+    cast(Any, torch.func.vmap)(inspect)(data)
     expect(seen[0].data_ptr() == data.data_ptr(), "a wrapper has another tensor inside")
 
 

@@ -81,7 +81,7 @@ def _check_hooks() -> None:
 
 def _check_reduction() -> None:
     expect(reduction_of(None, None) == "mean", "the default reduction is another one")
-    expect(reduction_of(size_average=False, reduce=None) == "sum", "a sum is called otherwise")
+    expect(reduction_of(size_average=False, reduce=None) == "sum", "a sum has another name")
 
 
 CHECKS = (

@@ -21,7 +21,7 @@ __all__ = ["CHECKS", "tree_leaves", "tree_map", "tree_map_only"]
 def _check_trees() -> None:
     tree = {"a": [1, (2, "b")]}
     expect(tree_leaves(tree) == [1, 2, "b"], "leaves of a container are others")
-    expect(tree_map(str, tree) == {"a": ["1", ("2", "b")]}, "a container is mapped otherwise")
+    expect(tree_map(str, tree) == {"a": ["1", ("2", "b")]}, "a container is mapped in another way")
     expect(tree_map_only(int, str, tree) == {"a": ["1", ("2", "b")]}, "another type is mapped")
 
 

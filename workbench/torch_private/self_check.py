@@ -2,7 +2,7 @@
 
 Workbench reads parts of torch that have no public name, and another version may have moved or
 changed them. Before a feature reads them for the first time in a process, it has them checked; the
-checks stand beside the wrappers, one or more in every file of this package. What is found is never
+checks stand next to the wrappers, one or more in every file of this package. What is found is never
 silent: it becomes a note in the record of a capture and in the notes of an experiment, which its
 panel shows; a feature that cannot work without a name refuses, in the same words.
 """

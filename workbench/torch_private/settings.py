@@ -61,7 +61,7 @@ def _check_config() -> None:
     expect(isinstance(config, ConfigModule), "a module of settings has another class")
     entry: Any = next(iter(entries(config).values()))
     expect(hasattr(entry, "alias"), "a setting has no alias")
-    expect(hasattr(entry, "user_override"), "a setting does not tell what was set")
+    expect(hasattr(entry, "user_override"), "a setting does not show what was set")
 
 
 def _check_proxy() -> None:

@@ -161,8 +161,8 @@ _GIVES_WAY = {
     torch.int8: (torch.uint8,) * 2,
     **dict.fromkeys((torch.complex64, torch.complex128), (torch.float16, torch.complex32)),
 }
-"""dtype of a number -> a dtype beside which a Python number gives way, and the resulting dtype; a
-tensor does not give way."""
+"""dtype of a number -> a dtype that takes precedence over a Python number, and the resulting dtype;
+a tensor does not give way."""
 
 
 def is_wrapped_number(tensor: torch.Tensor) -> bool:
@@ -178,8 +178,8 @@ def is_wrapped_number(tensor: torch.Tensor) -> bool:
         return not _is_handed_to_hooks(tensor)
     if tensor.dtype not in _GIVES_WAY:
         return False
-    beside, result = _GIVES_WAY[tensor.dtype]
-    return torch.result_type(tensor, torch.empty((), dtype=beside)) is result
+    other, result = _GIVES_WAY[tensor.dtype]
+    return torch.result_type(tensor, torch.empty((), dtype=other)) is result
 
 
 def _is_handed_to_hooks(tensor: torch.Tensor) -> bool:
@@ -249,12 +249,12 @@ def _check_zeros() -> None:
 def _check_unwrapped() -> None:
     seen: list[torch.Tensor] = []
 
-    def look(value: torch.Tensor) -> torch.Tensor:
+    def inspect(value: torch.Tensor) -> torch.Tensor:
         seen.append(unwrapped(value))
         return value
 
     plain = _values()
-    cast(Any, torch.func.vmap)(look)(plain)
+    cast(Any, torch.func.vmap)(inspect)(plain)
     expect(storage_key(seen[0]) == storage_key(plain), "a wrapper has another tensor inside")
 
 

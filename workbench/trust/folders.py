@@ -39,7 +39,7 @@ class Stranger(NamedTuple):
 
 
 class HeldFolder:
-    """An open folder: its files are found even if it, or a folder above it, is moved meanwhile.
+    """An open folder: its files are found even if it, or a folder above it, is moved in between.
 
     Args:
         path: path of the folder; symbolic links are followed once, at this moment.
@@ -84,7 +84,7 @@ class HeldFolder:
         # a folder put in its place can be empty and another user's, or this user's and not empty
         if next(self.path.iterdir(), None) is not None or not is_of_this_user(self.path):
             raise PermissionError(
-                errno.EACCES, "somebody else has put another folder in its place", str(self.shown)
+                errno.EACCES, "someone else has put another folder in its place", str(self.shown)
             )
         return self
 
@@ -195,7 +195,7 @@ def stranger_in(
 
 
 def _stranger(at: int, shown: Path, *, is_reached: bool, is_last: bool) -> Stranger | None:
-    """Return who else may write to an open file or folder; None if nobody else can reach it."""
+    """Return who else may write to an open file or folder; None if no one else can reach it."""
     found = os.fstat(at)
     if not _is_ours(found):
         return Stranger(shown, user(found.st_uid))

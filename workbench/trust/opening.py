@@ -106,7 +106,7 @@ def read_regular(path: str | os.PathLike[str], most: int, *, folder: int | None 
 
     Args:
         path: path of the file; relative to ``folder`` if that is given.
-        most: maximum number of bytes; a file that grows beyond it meanwhile is rejected too.
+        most: maximum number of bytes; a file that grows beyond it while it is read is rejected too.
         folder: descriptor of an open folder.
 
     Raises:

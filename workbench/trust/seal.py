@@ -45,7 +45,7 @@ _LINE_CHARACTERS = 32
 _MOST_BYTES = 1 << 40
 _TRIES, _PAUSE_S = 200, 0.05
 """How often, and with which pause in seconds, a lock that another process holds is tried."""
-_SOMEBODY = "so somebody else may have written it"
+_BY_OTHERS = "so someone else may have written it"
 
 
 class SealError(PermissionError):
@@ -119,14 +119,14 @@ class Seal:
     def _checked(self, head: bytes, data: bytes, what: str, path: str | os.PathLike[str]) -> bytes:
         if not head.startswith(_MAGIC):
             if self._key is not None:
-                raise SealError(errno.EACCES, f"it has no seal, {_SOMEBODY}", as_shown(path))
+                raise SealError(errno.EACCES, f"it has no seal, {_BY_OTHERS}", as_shown(path))
             return head + data
         if self._key is not None:
             own = _MAGIC + self._of(data, what).encode() + b"\n"
             if not hmac.compare_digest(own, head):
                 raise SealError(
                     errno.EACCES,
-                    f"it does not have this session's seal, {_SOMEBODY}",
+                    f"it does not have this session's seal, {_BY_OTHERS}",
                     as_shown(path),
                 )
         return data
@@ -188,7 +188,7 @@ class Seal:
         ):
             raise SealError(
                 errno.EACCES,
-                f"its line {number + 1} does not have this session's seal, {_SOMEBODY}",
+                f"its line {number + 1} does not have this session's seal, {_BY_OTHERS}",
                 as_shown(path),
             )
         return text

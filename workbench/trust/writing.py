@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file that others read meanwhile: they find it complete, or not at all.
+    """Write a file that others may read at the same time: they find it complete, or not at all.
 
     Raises:
         OSError: it cannot be written; the previous contents are kept.

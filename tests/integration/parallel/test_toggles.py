@@ -293,4 +293,4 @@ def test_a_rate_scales_the_schedule_of_ranks(tmp_path: Path) -> None:
     assert experiment.learning_rate == pytest.approx(made_for, rel=1e-9)
     _, logged = experiment.scalars.since("train/learning_rate", 0)
     assert max(logged) == pytest.approx(0.2, rel=1e-6)
-    assert any(one.endswith("lr 2e-1, and LambdaLR goes on scaled with it") for one in said)
+    assert any(one.endswith("lr 2e-1, and LambdaLR is scaled with it") for one in said)

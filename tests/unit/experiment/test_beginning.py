@@ -20,7 +20,7 @@ Ask = Callable[[Experiment], object]
 
 
 class Gate(nn.Linear):
-    """Waits in its forward, once, until it is told to go on."""
+    """Waits in its forward, once, until it may continue."""
 
     def __init__(self) -> None:
         super().__init__(6, 3)
@@ -124,7 +124,7 @@ def test_a_run_that_could_not_begin_leaves_the_plan(tmp_path: Path) -> None:
 def test_a_browser_that_runs_during_a_pause_is_not_waited_for(
     tmp_path: Path, last_word: str
 ) -> None:
-    """The step under way may take minutes, and every view is served by the thread that asks."""
+    """The step under way may take minutes, and every view is served by the calling thread."""
     exp = made(tmp_path, gate := Gate())
     exp.epochs = 2
     exp.run()

@@ -1,4 +1,4 @@
-"""What a run is told in quick succession: the last word holds, and no word is lost."""
+"""Commands to a run in quick succession: the last one holds, and none is lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workbench.panel.channel.commands import execute
 
 
 class Turnstile(nn.Linear):
-    """Lets one step through at a time, each when it is told to."""
+    """Lets one step through at a time, each on a signal."""
 
     def __init__(self) -> None:
         super().__init__(6, 3)
@@ -104,7 +104,7 @@ def test_a_resume_after_a_stop_is_refused(tmp_path: Path) -> None:
     assert (exp.status, exp.step_count) == ("stopped", 1)
 
 
-def test_single_steps_of_a_run_that_nobody_pauses_are_refused(tmp_path: Path) -> None:
+def test_single_steps_of_a_run_that_is_not_paused_are_refused(tmp_path: Path) -> None:
     exp, turnstile = in_a_step(tmp_path)
     with pytest.raises(RuntimeError, match="is training; pause it before single steps"):
         exp.step()
@@ -179,10 +179,8 @@ def test_an_autocast_around_a_step_that_waits_holds_in_it(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("what", ["pause", "stop", "learning_rate"])
 @pytest.mark.parametrize("kind", [RunStarted, StatusChanged])
-def test_an_observer_may_wait_for_who_asks_for_something(
-    tmp_path: Path, what: str, kind: type[Event]
-) -> None:
-    """The start and the end of a run are told with nothing locked that others need."""
+def test_an_observer_may_wait_for_the_caller(tmp_path: Path, what: str, kind: type[Event]) -> None:
+    """The start and the end of a run are reported with nothing locked that others need."""
     exp = made(tmp_path, nn.Linear(6, 3))
 
     def ask() -> None:

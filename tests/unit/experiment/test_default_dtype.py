@@ -87,34 +87,34 @@ def test_another_default_dtype_trains_as_a_plain_loop_does(
         clip_grad_norm=1.0,
         runs=tmp_path,
     )
-    told: list[float] = []
+    reported: list[float] = []
 
     def listen(event: Event) -> None:
         if isinstance(event, StepDone):
-            told.append(event.loss.item())
+            reported.append(event.loss.item())
 
     exp.subscribe(listen, every_step=True)
     run = exp.run(epochs=1, wait=True)
     for ours, theirs in zip(model.parameters(), plain.parameters(), strict=True):
         assert torch.equal(ours, theirs)
-    assert told == losses
+    assert reported == losses
     assert run.metrics["train/loss"]["value"].tolist() == losses
     assert run.metrics["val/accuracy"]["value"].tolist() == [right]
     exp.close()
 
 
-def test_the_loss_of_a_step_is_told_in_full_where_the_model_is_double(tmp_path: Path) -> None:
+def test_the_loss_of_a_step_is_reported_in_full_where_the_model_is_double(tmp_path: Path) -> None:
     x, y = rows(torch.float64)
     exp = Experiment(nn.Linear(8, 5).double(), (x, y), batch_size=16, runs=tmp_path, device="cpu")
-    told: list[float] = []
+    reported: list[float] = []
 
     def listen(event: Event) -> None:
         if isinstance(event, StepDone):
-            told.append(event.loss.item())
+            reported.append(event.loss.item())
 
     exp.subscribe(listen, every_step=True)
     run = exp.run(steps=2, wait=True)
-    assert told == run.metrics["train/loss"]["value"].tolist()
+    assert reported == run.metrics["train/loss"]["value"].tolist()
     exp.close()
 
 

@@ -57,7 +57,7 @@ ASKED: dict[str, Callable[[Experiment], Any]] = {
 
 @pytest.mark.parametrize("what", ASKED)
 @pytest.mark.parametrize("status", ["idle", "finished"])
-def test_a_closed_experiment_refuses_whatever_is_asked_of_it(
+def test_a_closed_experiment_refuses_every_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, status: str
 ) -> None:
     with only(Services(memory_tool=OutOfMemoryTool)):
@@ -227,7 +227,7 @@ def test_a_rate_that_is_set_scales_the_rest_of_the_schedule(tmp_path: Path) -> N
     assert f"step 3: lr 2.5e-1, and OneCycleLR goes on at {factor} times its rates" in run.said
 
 
-def test_a_schedule_that_is_taken_away_leaves_the_rate_as_it_is(tmp_path: Path) -> None:
+def test_a_schedule_that_is_removed_leaves_the_rate_as_it_is(tmp_path: Path) -> None:
     def none(_optimizer: torch.optim.Optimizer, schedulers: list[Any]) -> None:
         schedulers.clear()
 
@@ -238,7 +238,7 @@ def test_a_schedule_that_is_taken_away_leaves_the_rate_as_it_is(tmp_path: Path) 
     assert removed == [ScheduleRemoved(3, "OneCycleLR", rates_at(3))]
     text = f"constant lr {rates_at(3):.1e}".replace("e-0", "e-")
     assert [marker.text for marker in run.exp.markers] == [text]
-    assert f"step 3: {text} in the place of OneCycleLR" in run.said
+    assert f"step 3: {text} instead of OneCycleLR" in run.said
     assert run.exp.scheduler is None
     assert "Schedule" not in {fact.label for fact in run.exp.facts()}
 
@@ -258,7 +258,7 @@ def rates_at(step: int) -> float:
 
 
 @pytest.mark.parametrize("value", [0.1, "cosine", one_cycle])
-def test_a_schedule_can_only_be_taken_away(tmp_path: Path, value: Any) -> None:
+def test_a_schedule_can_only_be_removed(tmp_path: Path, value: Any) -> None:
     exp = experiment(tmp_path)
     with pytest.raises(ValueError, match=r"valid is None, which keeps the learning rate") as told:
         exp.scheduler = value
@@ -279,7 +279,7 @@ def test_a_rate_set_while_a_warm_up_is_at_0_says_how_it_goes_on(tmp_path: Path) 
     assert exp.lr == 0.0
     exp.lr = 0.5
     assert exp.message == (
-        "step 0: lr 5e-1 for the next step; LambdaLR is at 0 and goes on as one made for it"
+        "step 0: lr 5e-1 for the next step; LambdaLR is at 0 and continues as one created with it"
     )
     exp.run(wait=True)
     exp.close()
@@ -290,11 +290,11 @@ def test_a_rate_set_while_a_warm_up_is_at_0_says_how_it_goes_on(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("clip_grad_norm", r"given where an experiment is made.*clip_grad_norm=.*learning_rate"),
-        ("loss", r"given where an experiment is made"),
-        ("val", r"given where an experiment is made"),
-        ("optimizer", r"given where an experiment is made"),
-        ("status", r"status is there to be read; what can be set"),
+        ("clip_grad_norm", r"given when an experiment is created.*clip_grad_norm=.*learning_rate"),
+        ("loss", r"given when an experiment is created"),
+        ("val", r"given when an experiment is created"),
+        ("optimizer", r"given when an experiment is created"),
+        ("status", r"status is read-only; these can be set"),
         ("learnig_rate", r"no 'learnig_rate', did you mean learning_rate\?"),
         ("clip", r"no 'clip'"),
     ],

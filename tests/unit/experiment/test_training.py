@@ -28,7 +28,7 @@ from tests.unit.experiment.plain_loop import (
 )
 from workbench.experiment import Experiment
 from workbench.experiment.data.data import DataError
-from workbench.experiment.loop.guard import NonFiniteError
+from workbench.experiment.loop.step_undo import NonFiniteError
 
 # -- an optimizer over a part of the model ----------------------------------------------------
 
@@ -68,7 +68,7 @@ def head_by_hand(epochs: int, clip: float | None) -> tuple[Parts, list[float], l
 
 
 @pytest.mark.parametrize("clip", [None, 0.1])
-def test_gradients_beside_the_optimizer_are_those_of_their_step(
+def test_gradients_outside_the_optimizer_are_those_of_their_step(
     tmp_path: Path, clip: float | None
 ) -> None:
     """They neither add up from step to step in what is logged, nor in what is clipped."""
@@ -84,7 +84,7 @@ def test_gradients_beside_the_optimizer_are_those_of_their_step(
     assert logged.tolist() == pytest.approx(norms, rel=1e-5)
 
 
-def test_gradients_beside_the_optimizer_are_clipped_unscaled_under_fp16(tmp_path: Path) -> None:
+def test_gradients_outside_the_optimizer_are_clipped_unscaled_under_fp16(tmp_path: Path) -> None:
     """The scale of fp16's losses is in none of the gradients that are clipped together."""
     model, parts = seeded(Parts), seeded(Parts)
     optimizer, parameters = sgd(parts.head.parameters()), list(parts.parameters())
@@ -297,7 +297,7 @@ def test_a_module_that_is_put_in_between_runs_is_guarded(tmp_path: Path) -> None
     assert_equal(model, expected)
 
 
-def test_parameters_that_nobody_but_the_optimizer_has_are_cleared_and_clipped(
+def test_parameters_that_only_the_optimizer_has_are_cleared_and_clipped(
     tmp_path: Path,
 ) -> None:
     """A temperature that a loss closes over, say: it is in no module."""

@@ -104,7 +104,7 @@ def test_a_model_whose_code_cannot_be_read_claims_nothing() -> None:
 @pytest.mark.parametrize(
     ("implementation", "expected"), [("sdpa", ""), ("eager", "model uses eager attention")]
 )
-def test_a_transformers_model_is_asked_for_its_configuration(
+def test_the_configuration_of_a_transformers_model_is_read(
     implementation: str, expected: str
 ) -> None:
     transformers = pytest.importorskip("transformers")

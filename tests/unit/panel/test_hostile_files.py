@@ -1,4 +1,4 @@
-"""Record files that somebody else wrote: nothing of their text reaches a terminal as it is."""
+"""Record files that someone else wrote: nothing of their text reaches a terminal as it is."""
 
 from __future__ import annotations
 

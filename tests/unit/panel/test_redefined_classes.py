@@ -1,4 +1,4 @@
-"""A class that is defined anew while its model trains."""
+"""A class that is redefined while its model trains."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def test_it_is_noted_while_the_old_one_trains(
 
     def cell(code: str) -> list[str]:
         exec(code, main.__dict__)
-        redefined_classes.look()
-        return [note for note in exp.notes if "defined anew" in note]
+        redefined_classes.check()
+        return [note for note in exp.notes if "redefined by a cell" in note]
 
     exec(NET.format(scale=1, then=""), main.__dict__)
     data = torch.randn(64, 4), torch.arange(64) % 2
@@ -52,12 +52,12 @@ def test_it_is_noted_while_the_old_one_trains(
     assert exp.status == "paused"
     assert cell(NET.format(scale=1, then="")) == [], "the same once more"
     (note,) = cell(NET.format(scale=1, then=".relu()"))
-    assert note.startswith("Net was defined anew by a cell; run trains on with the code of before.")
+    assert note.startswith("Net was redefined by a cell; run still trains with the old code.")
     assert exp.message == f"step 1: {note}"
     (note,) = cell(NET.format(scale=2, then=".relu()"))
-    assert note.startswith("Net and Part were defined anew by a cell; ")
+    assert note.startswith("Net and Part were redefined by a cell; ")
     exp.model = main.Net()
     assert cell("") == []
     cell(NET.format(scale=2, then=""))
     exp.close()
-    redefined_classes.look()
+    redefined_classes.check()

@@ -121,10 +121,10 @@ def test_what_is_set_for_the_thread_arrives(tmp_path: Path) -> None:
         kept,
         FlopCounterMode(display=False) as mode,
     ):
-        asked_from = Settings.current(cpu)
-    pack(training, tmp_path / "payload", asked_from)
+        caller_settings = Settings.current(cpu)
+    pack(training, tmp_path / "payload", caller_settings)
     with warnings.catch_warnings():
-        thread = unpack(tmp_path / "payload", as_there=True).asked_from
+        thread = unpack(tmp_path / "payload", as_there=True).caller_settings
     assert [one.dtype for one in thread.autocasts] == [torch.bfloat16]
     assert [one.device for one in thread.function_modes if hasattr(one, "device")] == [cpu]
     assert thread.saved_tensors_hooks is not None

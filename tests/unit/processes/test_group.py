@@ -38,8 +38,8 @@ def start() -> Generator[Start]:
         group = Group(popen)
         begun.append(group)
         assert popen.stdout is not None
-        with popen.stdout as told:
-            return popen, group, psutil.Process(int(told.readline()))
+        with popen.stdout as output:
+            return popen, group, psutil.Process(int(output.readline()))
 
     yield begin
     for group in begun:

@@ -27,7 +27,9 @@ os._exit(0)
 """
 
 
-def test_who_asks_after_its_starter_has_ended_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_query_of_the_parent_reports_that_it_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
     done = subprocess.run(
         [sys.executable, "-c", MIDDLE, ASKS_LATE], capture_output=True, text=True, check=True

@@ -12,8 +12,8 @@ from workbench.trust import OpenFile
 
 
 def written(path, header: bytes, length: int | None = None):
-    told = len(header) if length is None else length
-    path.write_bytes(told.to_bytes(8, "little") + header)
+    declared = len(header) if length is None else length
+    path.write_bytes(declared.to_bytes(8, "little") + header)
     return path
 
 

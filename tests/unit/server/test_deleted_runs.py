@@ -154,7 +154,7 @@ class TestWhatIsNotDeleted:
             "host": platform.node(),
         }
         Seal.new().write_json(run / "parallel" / "0" / "launcher.json", launcher, "launcher")
-        with pytest.raises(RunInUseError, match=r"ranks of digits train on .* wb\.attach"):
+        with pytest.raises(RunInUseError, match=r"ranks of digits still train .* wb\.attach"):
             runs.delete(run, tmp_path)
         said = {**launcher, "pid": gone.pid}
         Seal.new().write_json(run / "parallel" / "0" / "launcher.json", said, "launcher")

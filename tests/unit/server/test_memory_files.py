@@ -193,7 +193,7 @@ def test_a_file_that_grows_too_large_meanwhile_is_refused(tmp_path: Path) -> Non
     run(work)
 
 
-def test_a_file_that_vanishes_before_it_is_asked_about_is_missing(tmp_path: Path) -> None:
+def test_a_file_that_vanishes_before_it_is_queried_is_missing(tmp_path: Path) -> None:
     async def work(files: MemoryFiles) -> None:
         with pytest.raises(MissingFileError, match=r"There is no file a\.pickle any more\."):
             await files.ask(tmp_path / "a.pickle", OPEN)
@@ -205,7 +205,7 @@ def test_a_file_that_vanishes_before_it_is_asked_about_is_missing(tmp_path: Path
 def test_ending_a_reader_that_ended_touches_no_other_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its number may belong to somebody else by then."""
+    """Its number may belong to another process by then."""
     path, killed = written(tmp_path / "a.pickle"), list[int]()
 
     def kill(group: int, _number: int) -> None:

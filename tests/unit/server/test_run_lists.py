@@ -1,4 +1,4 @@
-"""The process that lists runs: asked again, given up, ended."""
+"""The process that lists runs: queried again, given up, ended."""
 
 from __future__ import annotations
 

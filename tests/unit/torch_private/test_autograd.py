@@ -249,7 +249,7 @@ def test_the_parameters_that_fsdp_gathers_are_found():
 
 
 @pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace")
-def test_a_hook_can_tell_that_compiled_autograd_runs_it():
+def test_a_hook_can_detect_that_compiled_autograd_runs_it():
     from torch._dynamo import compiled_autograd
 
     torch._dynamo.reset()

@@ -59,8 +59,10 @@ def breaking(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
-def test_every_event_that_is_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A backward that lies in the cache already is not compiled, and nothing is told of it.
+def test_every_event_that_is_read_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A backward that is in the cache already is not compiled, and nothing is reported of it.
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     compiled = torch.compile(breaking)
     x = torch.ones(4, requires_grad=True)

@@ -1,4 +1,4 @@
-"""Fails loudly when a private torch API that tells where memory is has moved."""
+"""Fails loudly when a private torch API that shows where memory is has moved."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_memory_is_there_or_it_is_not():
     assert not private.is_virtual(torch.ones(3))
 
 
-def test_a_look_at_memory_copies_none_of_it():
+def test_reading_memory_copies_none_of_it():
     shared = torch._lazy_clone(torch.ones(3))
     assert private.has_memory(shared)
     assert private.storage_key(shared)[1] == 12

@@ -39,7 +39,7 @@ def test_what_somebody_changed_is_not(change: Callable[[bytes], bytes], tmp_path
     seal, path = Seal.new(), tmp_path / "file"
     seal.write(path, b"data of some length", "payload")
     path.write_bytes(change(path.read_bytes()))
-    with pytest.raises(SealError, match="somebody else may have written it") as error:
+    with pytest.raises(SealError, match="someone else may have written it") as error:
         seal.read(path, "payload")
     assert error.value.filename == str(path)
     assert isinstance(error.value, PermissionError)
@@ -156,7 +156,9 @@ def test_the_folders_of_a_key_are_nobody_elses_whatever_the_umask(tmp_path: Path
         assert (tmp_path / folder).stat().st_mode & 0o777 == 0o700
 
 
-def test_the_state_folder_may_be_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_state_folder_may_be_in_another_place(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert key_file() == tmp_path / "workbench" / "key"
     monkeypatch.setenv("XDG_STATE_HOME", "not/absolute")

@@ -27,7 +27,7 @@ def test_it_is_private_and_where_temporary_files_are(tmp_path: Path) -> None:
     assert private_socket_folder("workbench-tb-").parent == tmp_path / "runtime"
 
 
-def test_where_others_could_move_it_it_is_made_elsewhere(
+def test_where_others_could_move_it_it_is_made_in_another_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with shared_folder(0o777) as everybodys:

@@ -129,17 +129,17 @@ def pack_next_step(experiment: Experiment, modes: str, folder: Path) -> None:
     Raises:
         TypeError: a part of the step cannot be sent to another process; the message names it.
     """
-    settings = Settings.current(experiment.device)
-    between_steps(experiment, lambda step: _pack(step, modes, folder, settings))
+    caller_settings = Settings.current(experiment.device)
+    between_steps(experiment, lambda step: _pack(step, modes, folder, caller_settings))
 
 
-def _pack(step: NextStep, modes: str, folder: Path, own: Settings) -> None:
+def _pack(step: NextStep, modes: str, folder: Path, caller_settings: Settings) -> None:
     parts = {"model": step.model, "loss": step.loss, "batch": step.batch}
     settings = {"modes": modes, "device": str(step.device)}
     if step.is_attached:
         step.modes.detach(step.model)
     try:
-        dump(folder / PAYLOAD, parts, settings, asked_from=own)
+        dump(folder / PAYLOAD, parts, settings, caller_settings=caller_settings)
     finally:
         if step.is_attached:
             step.modes.attach(step.model)

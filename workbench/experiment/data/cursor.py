@@ -153,7 +153,7 @@ class Cursor:
         self._taken = batch is not None
         return batch
 
-    def look(self) -> Any:
+    def peek(self) -> Any:
         """Return the current batch like `take`, for inspection before the step.
 
         Raises:
@@ -202,7 +202,7 @@ class Cursor:
         self.done()
 
     @property
-    def goes_on_anew(self) -> bool:
+    def restarts(self) -> bool:
         """Whether continuing would take the rest of this epoch from a new pass over the loader."""
         over = self._is_over or self._batch is not None or self._iterator is not None
         return self.index > 0 and not (over or self.source.repeats)

@@ -260,8 +260,8 @@ def _of_loader(loader: DataLoader[Any], seed: int, what: str, order: Order) -> D
         source = LoaderSource(loader, seed, shuffle=shuffle, name=name)
         if shuffle and (loader.generator or getattr(loader.sampler, "generator", None)) is not None:
             source.note = (
-                f"{what} is shuffled by seed {seed}, so that a run goes on from anywhere, and not "
-                "by the loader's generator: order='loader' keeps the loader's own order"
+                f"{what} is shuffled with seed {seed}, so that a run can be resumed at any step, "
+                "and not with the loader's generator: order='loader' keeps the loader's own order"
             )
         return source
     if plain and whole and ours:

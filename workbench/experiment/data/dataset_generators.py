@@ -1,7 +1,7 @@
 """Random number generators with which samples are made: found, read and written.
 
-Besides the three of the process (Python's, NumPy's, torch's) a dataset may hold some of its own, or
-a transform in it may, or code of either may reach one by a global name. They are found by what
+Apart from the three of the process (Python's, NumPy's, torch's) a dataset may hold some of its own,
+or a transform in it may, or code of either may reach one by a global name. They are found by what
 pickle visits, since that is what is sent to a rank, and by the names in the code of what is
 visited.
 """
@@ -30,7 +30,7 @@ from workbench.experiment.state.random_generators import (
     set_state,
     state_of,
 )
-from workbench.experiment.state.small_values import encoded
+from workbench.experiment.state.value_snapshots import encoded
 
 if TYPE_CHECKING:
     from workbench.experiment.data.sources import DataSource
@@ -40,7 +40,7 @@ _TRUSTED = ("torch", "numpy", "random", "builtins", "cloudpickle")
 
 
 class Held:
-    """State that making samples depends on and changes, besides the generators of the process.
+    """State that making samples depends on and changes, other than the generators of the process.
 
     Args:
         find: finds the generators that samples may draw from; the same ones in the same order for
@@ -85,14 +85,14 @@ def held_by(source: DataSource | None) -> Held:
 
 
 def drawn_by(source: DataSource | None) -> list[Any]:
-    """Return the generators that samples of ``source`` may draw from, besides the process's."""
+    """Return the generators that samples of ``source`` may draw from, other than the process's."""
     if not isinstance(source, LoaderSource):
         return []
     return found_in(source.loader.dataset, source.loader.collate_fn)
 
 
 def kept_by(source: DataSource | None) -> DataState | None:
-    """Return what the dataset keeps besides generators, if it may keep anything."""
+    """Return what the dataset keeps other than generators, if it may keep anything."""
     return data_state_of(source.loader) if isinstance(source, LoaderSource) else None
 
 
@@ -146,7 +146,7 @@ class Generators:
         """Generators of the dataset, and what else it keeps."""
         self._host = HostRandom()
 
-    def look_again(self) -> bool:
+    def refresh(self) -> bool:
         """Find the dataset's generators again; return whether some were created for a sample."""
         before = len(self.held.generators)
         self.held.find_again()
@@ -201,10 +201,10 @@ class _Finder(cloudpickle.Pickler):
             return "generator"
         if isinstance(obj, _VALUES):
             return "values"
-        self._look_at_code(obj)
+        self._search_code(obj)
         return None
 
-    def _look_at_code(self, obj: Any) -> None:
+    def _search_code(self, obj: Any) -> None:
         """Find what code reaches by a global name: module functions are pickled by reference."""
         if id(obj) in self._seen or str(getattr(obj, "__module__", "")).split(".")[0] in _TRUSTED:
             return
@@ -214,7 +214,7 @@ class _Finder(cloudpickle.Pickler):
             self._seen.add(id(obj))
             for base in obj.__mro__[:-1]:
                 for one in vars(base).values():
-                    self._look_at_code(one)
+                    self._search_code(one)
         elif isinstance(obj, FunctionType):
             self._seen.add(id(obj))
             for name in obj.__code__.co_names:
@@ -222,4 +222,4 @@ class _Finder(cloudpickle.Pickler):
                 if isinstance(value, KINDS):
                     self.persistent_id(value)
                 elif isinstance(value, (FunctionType, type)):
-                    self._look_at_code(value)
+                    self._search_code(value)

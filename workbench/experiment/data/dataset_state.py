@@ -8,9 +8,9 @@ batches, and the state is returned to the local process.
 
 Inspected are the attributes of the user's own objects that a dataset, a transform or a
 ``collate_fn`` consists of: numbers and strings, small tensors and arrays, random number generators,
-and containers of such values, nested too (`workbench.experiment.state.small_values`). A container
-of other objects, and a large one, is known by its length alone; a large tensor and an object of
-another library are not known. What is not known stays on its rank.
+and containers of such values, nested too (`workbench.experiment.state.value_snapshots`). A
+container of other objects, and a large one, is known by its length alone; a large tensor and an
+object of another library are not known. What is not known stays on its rank.
 
 Within one process the same objects are restored, with their contents as far as those are known. A
 value that was created where there was nothing, or None, stays if it is not known: a first sample
@@ -29,7 +29,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from workbench.experiment.state.object_copy import attributes, never_changes
-from workbench.experiment.state.small_values import (
+from workbench.experiment.state.user_code import may_be_user_module
+from workbench.experiment.state.value_snapshots import (
     MOST_ELEMENTS,
     Budget,
     CannotRestoreError,
@@ -39,7 +40,6 @@ from workbench.experiment.state.small_values import (
     keep,
     restored,
 )
-from workbench.experiment.state.user_code import may_be_user_module
 from workbench.modes.core.containers import CONTAINERS, contents_of, refill, size_of, values_of
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class DataState:
     def __init__(self, *roots: Any) -> None:
         self._roots = roots
         self._fixed: dict[str, Fixed] = {}
-        found = self._look()
+        found = self._search()
         self._begun: dict[str, _Kept] = {}
         self._begun = self._latest = self._copied(found)
         self._kinds = {path: type(owner) for path, owner in found.owners.items()}
@@ -111,8 +111,8 @@ class DataState:
         return bool(self._kinds)
 
     def mark(self) -> bytes:
-        """Return bytes that are the same, in any process, wherever the same is kept."""
-        places = self._look().places
+        """Return bytes that are the same, in any process that keeps the same."""
+        places = self._search().places
         known = [(path, places[path].content) for path in sorted(places) if places[path].content]
         # bytes as they are: as text they would be several times as long
         text = repr([(path, len(content)) for path, content in known])
@@ -128,7 +128,7 @@ class DataState:
 
     def get_state(self) -> State:
         """Return what they keep now, for `set_state`, here or for a copy in another process."""
-        found = self._look()
+        found = self._search()
         self._latest = kept = self._copied(found)
         changed = {
             path: one.value
@@ -151,7 +151,7 @@ class DataState:
                 state.put_back()
                 return []
             state = state.portable()
-        found = self._look()
+        found = self._search()
         lost = [path for path, one in state.items() if one is _Missing.UNKNOWN]
         for path in {**self._begun, **found.places, **state}:
             wanted = state.get(path, self._begun.get(path, _NOTHING).value)
@@ -192,7 +192,7 @@ class DataState:
         first = self._begun.get(path, _NOTHING).value
         return _Kept(place.content, keep(place.value, first))
 
-    def _look(self) -> _Found:
+    def _search(self) -> _Found:
         """Return every attribute that may change, and the owners."""
         found, budget = _Found({}, {}), Budget()
         seen: set[int] = set()

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from workbench.experiment.data.cursor import Cursor
 
 _OTHER_NUMBERS = (
-    "the first batch was fetched when it was looked at, with numbers that NumPy's or Python's "
-    "generator gave then; a cell has moved it since, and the loader cannot give the batch again"
+    "the first batch was fetched for inspection before the run, with numbers that NumPy's or "
+    "Python's generator returned then; a cell has changed the state of that generator since, and "
+    "the loader cannot return the batch again"
 )
 
 
@@ -35,21 +36,21 @@ class EarlyBatch:
         self._generators = [(one, one.get_state()) for one in cursor.source.generators]
         self._before, self._after = RandomState(device), RandomState(device)
         self._before.save()
-        self._drew_beside_torch = False
+        self._drew_outside_torch = False
 
     def fetched(self) -> None:
         """Record that the batch was fetched."""
-        self._drew_beside_torch = self._before.moved_beside_torch()
+        self._drew_outside_torch = self._before.moved_outside_torch()
         self._after.save()
 
     def begin(self) -> str:
         """Begin the run, with torch seeded; return a note on what could not be kept."""
         if not self._cursor.holds_batch:
             return ""
-        if not self._drew_beside_torch:
+        if not self._drew_outside_torch:
             self._after.restore_torch()
             return ""
-        if not self._before.moved_beside_torch():
+        if not self._before.moved_outside_torch():
             self._after.restore()
             return ""
         if not self._cursor.source.can_begin_again:

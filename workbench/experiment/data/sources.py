@@ -79,7 +79,7 @@ class DataSource:
 
     @property
     def generators(self) -> list[torch.Generator]:
-        """Torch's generators that a pass draws from, besides the global one."""
+        """Torch's generators that a pass draws from, in addition to the global one."""
         return []
 
     @property
@@ -126,8 +126,8 @@ class DataSource:
 
     def _not_ours(self, size: int) -> DataError:
         return DataError(
-            f"batches of {size:,} were asked for, and {self.name} makes its own: give its samples "
-            "as arrays, a Dataset or a DataLoader with a plain sampler, or make it anew"
+            f"batches of {size:,} were requested, and {self.name} makes its own: give its samples "
+            "as arrays, a Dataset or a DataLoader with a plain sampler, or create it again"
         )
 
 
@@ -156,8 +156,8 @@ class ArraySource(DataSource):
         order = self._order(epoch, skip + start * self._size)
         if len(order) == 0:
             return  # nothing is left of the epoch, and `split` would make one empty part of it
-        for stretch in order.split(self._size * _BATCHES_AT_ONCE):
-            for rows in stretch.split(self._size):
+        for part in order.split(self._size * _BATCHES_AT_ONCE):
+            for rows in part.split(self._size):
                 yield self.inputs.index_select(0, rows), self.targets.index_select(0, rows)
 
     def first(self, epoch: int, skip: int, size: int) -> Any:
@@ -238,7 +238,7 @@ class LoaderSource(DataSource):
         count = self.num_samples or 0
         if self.loader.drop_last and size > count:
             raise DataError(
-                f"batches of {size:,} were asked for, and {self.name} has {count:,} samples: with "
+                f"batches of {size:,} were requested, and {self.name} has {count:,} samples: with "
                 "drop_last, no batch would be left; choose a smaller size"
             )
         loader = _rebuilt(self.loader, self.sampler, self.generator, size)
@@ -340,9 +340,9 @@ def _ends_in_one(samples: int, size: int | None, skip: int) -> bool:
 def _set_epoch(epoch: int, *parts: Any) -> None:
     """Call ``set_epoch`` with the epoch, from 0, on every part that has it, each once."""
     for part in {id(part): part for part in parts}.values():
-        tell = getattr(part, "set_epoch", None)
-        if callable(tell):
-            tell(epoch)
+        set_epoch = getattr(part, "set_epoch", None)
+        if callable(set_epoch):
+            set_epoch(epoch)
 
 
 def _rebuilt(

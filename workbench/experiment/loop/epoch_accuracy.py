@@ -106,9 +106,9 @@ class EpochAccuracy:
                 if answers.beyond is not None:
                     self._beyond = answers.beyond | self._beyond
         if isinstance(self._beyond, torch.Tensor) and self._beyond.device.type == "cpu":
-            self._look(self._beyond)
+            self._check_beyond(self._beyond)
 
-    def _look(self, beyond: torch.Tensor) -> None:
+    def _check_beyond(self, beyond: torch.Tensor) -> None:
         """Stop reading answers if labels were beyond the outputs' columns."""
         if bool(beyond) and self._reader is not None:
             self._reader.read_nothing()

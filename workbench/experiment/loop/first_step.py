@@ -96,7 +96,7 @@ def _logits_under(modes: ModeSet, training: Training, batch: Any) -> torch.Tenso
     finally:
         if lost := training.guard.restore():
             training.note(
-                f"a forward of step {training.step_count + 1:,} under the modes before, computed "
-                f"to compare, has written {', '.join(lost)}: nobody had the former values"
+                f"a forward of step {training.step_count + 1:,} under the previous modes, computed "
+                f"for comparison, has written {', '.join(lost)}: their former values were not kept"
             )
         training.train_mode.restore()

@@ -53,8 +53,8 @@ class ForeignSteps:
         if not who:
             return ""
         return (
-            f"the optimizer was stepped {who} before step {next_step:,}, which goes on from the "
-            "weights that this made"
+            f"the optimizer was stepped {who} before step {next_step:,}, which continues with "
+            "the resulting weights"
         )
 
     def end(self) -> None:
@@ -82,7 +82,7 @@ class ForeignSteps:
             return ""
         return (
             f"the optimizer was stepped {who} while it trained, before step {next_step:,}, with "
-            "the gradients that were there at that moment: pause first"
+            "the gradients of that moment: pause first"
         )
 
     def stepped(self) -> None:

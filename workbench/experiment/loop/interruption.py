@@ -38,7 +38,7 @@ class Interruption:
         cause, self.cause = self.cause, None
         return None if cause is None else cause[0]
 
-    def told(self, failure: Failure, step: int) -> tuple[Failure, str]:
+    def explain(self, failure: Failure, step: int) -> tuple[Failure, str]:
         """Return the failure and the status line, which say how far the step went.
 
         Args:
@@ -55,8 +55,8 @@ class Interruption:
         else:
             state = (
                 f"It was raised in the middle of the update of step {step:,}: {self._moved:,} of "
-                f"{self._of:,} parameters with a gradient had been written, and stay so. The step "
-                "counts as done; the state before it is in the last checkpoint at best."
+                f"{self._of:,} parameters with a gradient had been written, and keep the new "
+                "values. The step counts as done; the last checkpoint may have the state before it."
             )
             text = f"step {step:,}: {name} in the middle of its update; run stopped"
         return replace(failure, subtitle=state, step=step), text

@@ -136,7 +136,7 @@ class Measures:
 
     def _log_details(self, training: Training, result: StepResult, now: float) -> None:
         step = training.step_count
-        training.look_at_settings()
+        training.check_settings()
         self.measure_speed(now)
         if self.samples_per_s is not None:
             self._scalars.add("train/samples_per_s", step, self.samples_per_s)

@@ -32,7 +32,7 @@ class InUse(NamedTuple):
     """Name of the first parameter or buffer that is shared."""
 
     def is_at_work(self) -> bool:
-        """Whether it continues, and was not asked to end."""
+        """Whether it continues, and was not requested to end."""
         return self.runner.active and not self.runner.ending and not self.over.is_set()
 
     def refusal(self, own: str) -> str:
@@ -73,5 +73,5 @@ def _tensors(training: Training) -> dict[int, str]:
     found = {
         id(tensor): name for name, tensor in (*model.named_parameters(), *model.named_buffers())
     }
-    beside = {id(p): "a parameter of the optimizer" for p in tuple(training.parameters)}
-    return {**beside, **found}
+    extra = {id(p): "a parameter of the optimizer" for p in tuple(training.parameters)}
+    return {**extra, **found}

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from workbench.experiment.data.data import split, to_device
-from workbench.experiment.loop.guard import NonFiniteError, forward_undone
 from workbench.experiment.loop.step import call
+from workbench.experiment.loop.step_undo import NonFiniteError, forward_undone
 from workbench.experiment.recipe.losses import logits_of
 from workbench.records import Fact, Failure
 
@@ -43,8 +43,8 @@ def nan_failure(training: Training, error: NonFiniteError) -> Failure:
 def _facts(training: Training, error: NonFiniteError) -> list[Fact]:
     origin = _origin(training)
     facts = [Fact(label="First non-finite", value=origin or _BY_THE_LOSS[error.what])]
-    if training.modeset.compiled and (told := _uncompiled(training)):
-        facts.append(Fact(label="Without compile", value=told))
+    if training.modeset.compiled and (result := _uncompiled(training)):
+        facts.append(Fact(label="Without compile", value=result))
     training.scalars.flush()
     norms = training.scalars.last("train/gradient_norm", 4)
     if norms:

@@ -80,7 +80,7 @@ class StepContext:
 
 # A probe on its way through one step, and the handle that waits for its record.
 
-_LOOK_S = 0.005
+_POLL_S = 0.005
 _MOST_STEPS = 2
 """Maximum number of steps begun for one capture: the first may be refused because its data
 cannot be fetched."""
@@ -116,9 +116,11 @@ class CaptureHandle:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         num_started = 0
-        while not self._done.wait(_LOOK_S):
+        while not self._done.wait(_POLL_S):
             if deadline is not None and time.monotonic() > deadline:
-                raise TimeoutError(f"no step went through in {timeout} s; the capture still waits")
+                raise TimeoutError(
+                    f"no step was completed within {timeout} s; the capture is still pending"
+                )
             # a run that was in progress may have ended without another step: check repeatedly
             if self._run_one_step is not None:
                 num_started += self._run_one_step()

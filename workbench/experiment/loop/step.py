@@ -121,8 +121,8 @@ def backward(training: Training, loss: torch.Tensor) -> float | torch.Tensor:
     value = training.guard.check_loss(loss)
     training.modeset.backward(loss)
     training.modeset.before_clip(training.optimizer)
-    if training.scaler is not None and training.beside:
-        training.scaler.unscale_more(training.beside)
+    if training.scaler is not None and training.extra_parameters:
+        training.scaler.unscale_more(training.extra_parameters)
     return value
 
 

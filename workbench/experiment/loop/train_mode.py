@@ -160,7 +160,7 @@ class TrainMode:
             self.set(optimizer)
 
     @contextmanager
-    def looking(self, optimizer: torch.optim.Optimizer) -> Generator[None]:
+    def inspecting(self, optimizer: torch.optim.Optimizer) -> Generator[None]:
         """`evaluating` for a cell; afterwards each module is in the mode in which it was found.
 
         What a cell has set before still stands, to be adopted, or set back and reported.
@@ -237,11 +237,11 @@ class TrainMode:
 def _exceptions(model: nn.Module) -> dict[nn.Module, bool]:
     """Modules in another mode than the module that holds them, each with its mode."""
     found: dict[nn.Module, bool] = {}
-    _look_below(model, {model}, found)
+    _find_below(model, {model}, found)
     return found
 
 
-def _look_below(holder: nn.Module, seen: set[nn.Module], found: dict[nn.Module, bool]) -> None:
+def _find_below(holder: nn.Module, seen: set[nn.Module], found: dict[nn.Module, bool]) -> None:
     # not a nested function: one that calls itself is a cycle, which keeps the model alive
     for child in holder.children():
         if child in seen:
@@ -249,7 +249,7 @@ def _look_below(holder: nn.Module, seen: set[nn.Module], found: dict[nn.Module, 
         seen.add(child)
         if child.training is not holder.training:
             found[child] = child.training
-        _look_below(child, seen, found)
+        _find_below(child, seen, found)
 
 
 def _call(optimizer: torch.optim.Optimizer, name: str) -> None:

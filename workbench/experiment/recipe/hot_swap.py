@@ -34,8 +34,8 @@ def refusal(optimizer: torch.optim.Optimizer, model: nn.Module) -> str:
             if name not in ("param_groups", "state") and _holds(value, held, _DEPTH):
                 return (
                     f"{type(one).__name__} keeps parameters of the model in its attribute "
-                    f"{name!r}, besides its parameter groups, so it cannot go on with another "
-                    "model: make a new Experiment with the new model"
+                    f"{name!r}, not only in its parameter groups, so it cannot continue with "
+                    "another model: create a new Experiment with the new model"
                 )
     return ""
 
@@ -49,8 +49,7 @@ def swap(
     parameters, each starts from a copy of the shared state. A parameter takes the place of the old
     parameter of the same name in the optimizer's groups, even if that one was in no group; a
     parameter without such an old one, or whose old one was frozen and not held, joins the first
-    group. What the optimizer holds besides the model's parameters, such as those of a loss, stays
-    as it is.
+    group. What else the optimizer holds, such as parameters of a loss, stays as it is.
 
     Returns:
         One row per parameter and buffer.
@@ -156,7 +155,7 @@ class _Taken:
         if id(new) in self.olds:
             former = self._first_before[id(new)]
             same = old is new or former == name
-            return "carried", "" if same else f"the very parameter that was {former}"
+            return "carried", "" if same else f"the same parameter that was {former}"
         source = self._from.get(id(new))
         if source is None:
             return ("new" if old is None else "reshaped"), ""
@@ -220,15 +219,15 @@ def _carry_across(name: str, was: torch.Tensor, is_now: torch.Tensor) -> CarryRo
         old_shape=shape_text(was),
         new_shape=shape_text(is_now),
         kind="buffer" if was_parameter else "parameter",
-        note="was a parameter, and is trained no more" if was_parameter else "was a buffer",
+        note="was a parameter, and is no longer trained" if was_parameter else "was a buffer",
     )
 
 
-def _carry_buffers(old: nn.Module, new: nn.Module, besides: set[str]) -> list[CarryRow]:
+def _carry_buffers(old: nn.Module, new: nn.Module, known: set[str]) -> list[CarryRow]:
     before, after = dict(_buffers(old)), dict(_buffers(new))
     rows: list[CarryRow] = []
     for name in {**after, **before}:
-        if name in besides:
+        if name in known:
             continue
         was, is_now = before.get(name), after.get(name)
         note = ""

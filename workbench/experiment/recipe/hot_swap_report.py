@@ -49,8 +49,9 @@ def left_behind(
         filter(
             None,
             (
-                f"the {type(old).__name__} before the swap is as its last step left it, and is "
-                "trained no more: exp.model is the one that trains, whatever a cell calls them",
+                f"the {type(old).__name__} before the swap keeps the state of its last step, and "
+                "is no longer trained: exp.model is the one that trains, whatever their names in "
+                "the notebook",
                 _hooks(old, new),
                 _parametrizations(old, new),
                 *_flags(old, new),
@@ -68,8 +69,8 @@ def read_by_loss(old: nn.Module, loss: Loss) -> str:
     if not name:
         return ""
     return (
-        f"the loss {loss.name} goes on, and reads {name}, of the model before the swap, which "
-        "changes no more: let it read exp.model"
+        f"the loss {loss.name} still reads {name} of the model before the swap, which no "
+        "longer changes: let it read exp.model"
     )
 
 
@@ -90,8 +91,8 @@ def _hooks(old: nn.Module, new: nn.Module) -> str:
     if not names:
         return ""
     return (
-        f"hooks that were registered on the model before ({_listed(names)}) stay with it: register "
-        "them on exp.model where they are wanted"
+        f"hooks that were registered on the previous model ({_listed(names)}) stay with it: "
+        "register them on exp.model if they are needed there"
     )
 
 
@@ -105,8 +106,8 @@ def _parametrizations(old: nn.Module, new: nn.Module) -> str:
     if not names:
         return ""
     return (
-        f"{_listed(names)}: parametrized in the model before and not in the new one, so nothing of "
-        "it carries over; register the parametrization before exp.model = new"
+        f"{_listed(names)}: parametrized in the previous model and not in the new one, so nothing "
+        "of it carries over; register the parametrization before exp.model = new"
     )
 
 
@@ -130,7 +131,7 @@ def _flags(old: nn.Module, new: nn.Module) -> Iterator[str]:
         if names:
             was, now = ("frozen", "trained") if trains else ("trained", "frozen")
             yield (
-                f"{_listed(names)}: {was} in the model before and {now} in the new one, whose "
+                f"{_listed(names)}: {was} in the previous model and {now} in the new one, whose "
                 f"requires_grad says so: exp.model.get_parameter(name).requires_grad_({not trains})"
                 " changes it"
             )
@@ -149,7 +150,7 @@ def _modes(old: nn.Module, new: nn.Module, kept: set[nn.Module]) -> str:
     if not names:
         return ""
     return (
-        f"{_listed(names)}: kept in eval mode in the model before, and trained in train mode in "
+        f"{_listed(names)}: kept in eval mode in the previous model, and trained in train mode in "
         "the new one; pause and call .eval() on it to keep it there"
     )
 
@@ -165,12 +166,12 @@ def _reached_by_hooks(
                 if [p.shape for p in value.module.parameters()] != shapes:
                     yield (
                         f"the optimizer's hook {name} averages into {variable}, whose parameters "
-                        "are not those of the new model: make it anew, AveragedModel(exp.model)"
+                        "are not those of the new model: create it again, AveragedModel(exp.model)"
                     )
             elif value is old:
                 yield (
-                    f"the optimizer's hook {name} goes on, and reads {variable}, the model before "
-                    "the swap, which changes no more: let it read exp.model"
+                    f"the optimizer's hook {name} still reads {variable}, the model before the "
+                    "swap, which no longer changes: let it read exp.model"
                 )
 
 

@@ -104,7 +104,7 @@ class LossState:
         self._trusted: dict[int, Any] = {}
         """Modules and classes that are not inspected."""
         self._waiting: deque[tuple[str, Any]] = deque([("the loss", loss)])
-        self._look()
+        self._search()
 
     def changed(self) -> str:
         """Return the name of the first value that has changed, or ``""``."""
@@ -125,14 +125,14 @@ class LossState:
 
     # -- what is reached --------------------------------------------------------------------
 
-    def _look(self) -> None:
+    def _search(self) -> None:
         while self._waiting and not self.unknown:
             name, value = self._waiting.popleft()
             if isinstance(value, _CONSTANTS) or id(value) in self._seen:
                 continue
             self._seen[id(value)] = name, value
             if len(self._seen) > _MOST_VALUES:
-                self._refuse(name, "more than can be looked at")
+                self._refuse(name, "more than can be inspected")
                 return
             try:
                 self._take(name, value)

@@ -138,14 +138,14 @@ class Loss:
         if self.function is None:
             self._take(_choose(logits, targets))
 
-    def for_a_look(self, *, anew: bool) -> Loss:
+    def for_inspection(self, *, is_first: bool) -> Loss:
         """Return a loss with the same function, for inspection; its findings do not reach this one.
 
         Args:
-            anew: whether no batch has gone through the model: if no loss was given, one is chosen
-                for it.
+            is_first: whether no batch has gone through the model: if no loss was given, one is
+                chosen for it.
         """
-        if anew and self._is_chosen:
+        if is_first and self._is_chosen:
             return Loss()
         found = copy.copy(self)
         found.answers, found.scope = copy.copy(self.answers), copy.copy(self.scope)
@@ -281,7 +281,7 @@ def logits_of(output: Any) -> torch.Tensor:
     raise DataError(
         f"the model returned a {type(output).__name__}{_parts(output)}; it must return logits as a "
         "tensor [batch, classes], or an object or a dict with logits: have forward return them "
-        "alone, or as {'logits': ...} beside the rest"
+        "alone, or as {'logits': ...} with the rest"
     )
 
 
@@ -403,7 +403,7 @@ def _range_problem(targets: torch.Tensor, num_classes: int) -> str:
         remedy = f"give the last layer {high + 1} outputs, or look where {high} comes from"
     return (
         f"the labels run from {low} to {high}; the model has {num_classes} classes, "
-        f"so they must lie in 0..{num_classes - 1}: {remedy}"
+        f"so they must be in 0..{num_classes - 1}: {remedy}"
     )
 
 

@@ -42,7 +42,7 @@ def make_optimizer(
         TypeError: ``optimizer`` is not an optimizer.
         ValueError: an unknown name (the valid ones are listed), an instance that holds none of the
             model's parameters or not those of the loss, one that needs a closure, or a learning
-            rate beside an optimizer that has one.
+            rate in addition to an optimizer that has one.
     """
     named = optimizer is None or isinstance(optimizer, str)
     if lr is not None and not named:

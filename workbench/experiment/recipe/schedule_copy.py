@@ -213,7 +213,7 @@ class _Pickler(cloudpickle.Pickler):
             return self._dynamic_function_reduce(obj)
         if isinstance(obj, functools._lru_cache_wrapper):  # pyright: ignore[reportPrivateUsage] - its only name
             cached = cast("Any", obj)
-            return _cached_anew, (cached.__wrapped__, cached.cache_parameters())
+            return _cached_again, (cached.__wrapped__, cached.cache_parameters())
         if (
             isinstance(obj, type)
             and may_be_user_module(obj.__module__)
@@ -222,7 +222,7 @@ class _Pickler(cloudpickle.Pickler):
             return _class_apart(cast("type[Any]", obj))
         if isinstance(obj, types.ModuleType) and may_be_user_module(obj.__name__):
             raise NotCopiedError(f"a function of it uses the module {obj.__name__}")
-        if isinstance(obj, _LOOKED_AT):
+        if isinstance(obj, _INSPECTED):
             held = {
                 key: value if _may_be_written(key, value) else _Shared(value)
                 for key, value in vars(cast("Any", obj)).items()
@@ -254,18 +254,18 @@ def _class_apart(cls: type[Any]) -> tuple[Any, ...]:
     return make, (*given[:4], None, *given[5:]), *rest
 
 
-def _cached_anew(function: Any, options: dict[str, Any]) -> Any:
+def _cached_again(function: Any, options: dict[str, Any]) -> Any:
     return functools.lru_cache(**options)(function)
 
 
 def _may_be_written(key: str, value: Any) -> bool:
-    """Return whether an attribute of one of `_LOOKED_AT` may be written.
+    """Return whether an attribute of one of `_INSPECTED` may be written.
 
     Hooks are not, as only a forward calls them.
     """
     if "_hooks" in key or (isinstance(value, _CONTAINERS) and len(cast("Any", value)) > _SMALL):
         return False
-    if isinstance(value, (torch.Tensor, torch.Generator, np.ndarray, *_LOOKED_AT)):
+    if isinstance(value, (torch.Tensor, torch.Generator, np.ndarray, *_INSPECTED)):
         return True
     module = type(value).__module__
     return module in ("builtins", "collections") or may_be_user_module(module)
@@ -298,7 +298,7 @@ def _to_be_read(array: Any) -> Any:
     return view
 
 
-_LOOKED_AT = (nn.Module, DataLoader, Dataset, Sampler)
+_INSPECTED = (nn.Module, DataLoader, Dataset, Sampler)
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from workbench.experiment.training import Training
 
 MAX_POINTS = 120
-_LOOK_S = 0.1
+_EVERY_S = 0.1
 _SLICE_S, _SHARE = 0.005, 0.05
 """While it trains: a slice, and the share of the time that slices take, however long each is."""
 _IDLE_SLICE_S, _IDLE_SHARE = 0.05, 0.5
@@ -44,7 +44,7 @@ _IDLE_SLICE_S, _IDLE_SHARE = 0.05, 0.5
 _BY_METRIC = "by metric"
 _UNKNOWN_LENGTH = "no curve yet: the length of an epoch is not known"
 _DRAWS = "no curve: its functions draw random numbers"
-_AWAY = "no curve until the training is back from its ranks"
+_REMOTE = "no curve while ranks compute the steps"
 
 log = logging.getLogger("workbench")
 
@@ -65,9 +65,9 @@ class ScheduleForecast:
         """`Schedule.num_changes` of what is known."""
         self._rest: _Rates | None = None
         """The rates that are being computed."""
-        self._next_at, self._is_asked = -math.inf, False
+        self._next_at, self._is_requested = -math.inf, False
 
-    def look(self, submit: Callable[[Callable[[], object]], object]) -> ScheduleState | None:
+    def get(self, submit: Callable[[Callable[[], object]], object]) -> ScheduleState | None:
         """Return what is known; callable from any thread.
 
         Args:
@@ -79,8 +79,8 @@ class ScheduleForecast:
         schedule = self._training.schedule
         if schedule.scheduler is None:
             return None
-        if not self._is_asked and time.monotonic() >= self._next_at:
-            self._is_asked = True
+        if not self._is_requested and time.monotonic() >= self._next_at:
+            self._is_requested = True
             submit(self._work)
         known = self._known
         if known is None or known.name != schedule.name:
@@ -94,7 +94,7 @@ class ScheduleForecast:
 
     def _work(self) -> None:
         """Compute for a while; what the user's code raises is reported in the place of a curve."""
-        self._is_asked, begun = False, time.monotonic()
+        self._is_requested, begun = False, time.monotonic()
         idle = self._training.board.status != "training"
         schedule = self._training.schedule
         if schedule.scheduler is None:
@@ -111,11 +111,11 @@ class ScheduleForecast:
             if self._rest is not None:
                 self._go_on(self._rest, begun + (_IDLE_SLICE_S if idle else _SLICE_S))
         except Exception as error:
-            log.debug("the rates to come of %s are not known", schedule.name, exc_info=True)
+            log.debug("the upcoming rates of %s are not known", schedule.name, exc_info=True)
             self._end_with(f"no curve: {_first_line(error)}")
         finally:
             took, share = time.monotonic() - begun, _IDLE_SHARE if idle else _SHARE
-            self._next_at = begun + max(_LOOK_S, took / share)
+            self._next_at = begun + max(_EVERY_S, took / share)
 
     def _wait(self, schedule: Schedule) -> None:
         """Keep what is known while the schedule is remote, where the steps are computed."""
@@ -124,7 +124,7 @@ class ScheduleForecast:
             every = self._course(schedule)[0]
             with without_drawing(self._training.device):
                 scalable = is_scalable(schedule, self._training.optimizer)
-            self._known = _about(schedule, every, _effect(schedule, every, scalable), why=_AWAY)
+            self._known = _about(schedule, every, _effect(schedule, every, scalable), why=_REMOTE)
 
     def _course(self, schedule: Schedule) -> tuple[Every, int]:
         """Return what it counts, and how many of these the planned run ends with; 0: not known."""
@@ -137,7 +137,7 @@ class ScheduleForecast:
         return training.step_count if every == "step" else training.cursor.epoch
 
     def _key_now(self, schedule: Schedule, every: Every, end: int) -> tuple[object, ...]:
-        """Return what the future rates depend on, besides time."""
+        """Return what the future rates depend on, apart from time."""
         scheduler, position = schedule.scheduler, self._position(every)
         lag = position - getattr(scheduler, "last_epoch", position)  # an update may be left out
         who = id(scheduler), id(self._training.optimizer), schedule.num_changes, schedule.is_over
@@ -254,13 +254,11 @@ def _effect(schedule: Schedule, every: Every, scalable: bool | None) -> str:
     if schedule.is_over:
         return f"{schedule.name} is over: a rate set here stays."
     if scalable is None:
-        return (
-            f"A rate set here holds for the next step; what {schedule.name} makes of it is its own."
-        )
+        return f"A rate set here holds for the next step; {schedule.name} decides what follows."
     if not scalable:
         return (
-            f"A rate set here holds until the {every} is over: {schedule.name} goes by rates of "
-            "its own, which are not scaled."
+            f"A rate set here holds until the {every} is over: {schedule.name} uses rates of its "
+            "own, which are not scaled."
         )
     return (
         "A rate set here holds from the next step on and scales the rest of the schedule with it."
@@ -270,7 +268,7 @@ def _effect(schedule: Schedule, every: Every, scalable: bool | None) -> str:
 def _at_zero(known: ScheduleState) -> str:
     return (
         f"{known.name} is at rate 0: a rate set here holds for the next step, and the schedule "
-        "goes on as one made for it."
+        "continues as one created with it."
     )
 
 

@@ -2,8 +2,8 @@
 
 Torch counts a step of a scheduler before it computes the rate, so a scheduler whose function raises
 would continue after the rate that was never used. Restored are the attributes of the scheduler and
-of those inside it, with their lists, dicts and sets, and what the parameter groups hold besides
-parameters. What the user's function keeps elsewhere stays as the function left it.
+of those inside it, with their lists, dicts and sets, and the options of the parameter groups.
+What the user's function keeps elsewhere stays as the function left it.
 """
 
 from __future__ import annotations

@@ -206,7 +206,9 @@ class Schedule:
             self._step(parts_of(self.scheduler), value)
             return ""
         name = type(self.scheduler).__name__
-        return f"{name} has nothing to go by: no accuracy is known for this loss and these labels"
+        return (
+            f"{name} has no metric to follow: no accuracy is known for this loss and these labels"
+        )
 
     def rebind(self, optimizer: torch.optim.Optimizer) -> None:
         """Continue with another optimizer, whose groups are those of the previous one."""
@@ -219,7 +221,7 @@ class Schedule:
 
         Args:
             factor: factor of the scaling; None: it was at rate 0.
-            scalable: whether it has no rates of its own besides those (`schedule_copy`).
+            scalable: whether it has no rates of its own apart from those (`schedule_copy`).
 
         Returns:
             The end of a sentence about it, from a comma on.
@@ -229,12 +231,13 @@ class Schedule:
         if self.scheduler is None:
             return ""
         if scalable is None:
-            return f"; what {self.name} makes of it is its own"
+            return f"; {self.name} decides what follows"
         if not scalable:
-            return f" until {self.name} steps, which goes by rates of its own"
+            return f" until {self.name} steps, which uses rates of its own"
         if factor is None:
             return (
-                f" for the next {self._every}; {self.name} is at 0 and goes on as one made for it"
+                f" for the next {self._every}; {self.name} is at 0 and continues as one created "
+                "with it"
             )
         return f", and {self.name} goes on at {factor:.3g} times its rates"
 
@@ -291,7 +294,7 @@ def _refusal(scheduler: Any, optimizer: torch.optim.Optimizer) -> str:
         if held and not any(id(group) in ours for one in held for group in one.param_groups):
             name = type(part).__name__
             return (
-                f"{name} is a scheduler of another optimizer, whose rates nothing here goes by; "
+                f"{name} is a scheduler of another optimizer, whose rates are not used here; "
                 f"give a callable that makes it, scheduler=lambda optimizer: {name}(optimizer, "
                 "...), or the optimizer that it was made with"
             )

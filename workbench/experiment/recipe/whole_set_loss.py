@@ -73,7 +73,7 @@ class WholeSet:
     def add(self, logits: torch.Tensor, targets: Any, count: int) -> None:
         """Keep a batch of ``count`` samples."""
         self._largest = max(self._largest, count)
-        if self._not_kept or (self._loss.scope.by_batches and not self._asks_for_scores(logits)):
+        if self._not_kept or (self._loss.scope.by_batches and not self._needs_scores(logits)):
             return
         if not isinstance(targets, torch.Tensor) or targets.shape[:1] != logits.shape[:1]:
             self._not_kept = "outputs and labels are no tensors with one row for each sample"
@@ -86,7 +86,7 @@ class WholeSet:
 
     def pool(self, gathered: Callable[[Any], list[Any]]) -> None:
         """Combine the sets of all processes; ``gathered`` returns what each of them has."""
-        self._look_at_state()
+        self._check_state()
         kept = [] if self._not_kept else [(a.cpu(), b.cpu()) for a, b in self._kept]
         everywhere = gathered(
             (
@@ -115,9 +115,9 @@ class WholeSet:
         Afterwards it is known whether the outputs are scores of classes (`LossScope.takes_scores`).
         """
         scope = self._loss.scope
-        self._look_at_state()
+        self._check_state()
         if not self._kept or self._state is None or not scope.is_repeatable:
-            return self._or_said(None)
+            return self._or_noted(None)
         found = None
         random = RandomState(self._training.device)
         random.save()
@@ -131,11 +131,11 @@ class WholeSet:
         finally:
             random.restore()
             self._put_back(self._state)
-        return self._or_said(found)
+        return self._or_noted(found)
 
     # -- inside -----------------------------------------------------------------------------
 
-    def _look_at_state(self) -> None:
+    def _check_state(self) -> None:
         state = self._state
         if state is None:
             return
@@ -151,7 +151,7 @@ class WholeSet:
     def _is_by_batches(self, why: str) -> None:
         self._loss.scope.by_batches = self._loss.scope.by_batches or why
 
-    def _asks_for_scores(self, logits: torch.Tensor) -> bool:
+    def _needs_scores(self, logits: torch.Tensor) -> bool:
         """Return whether it also has to be determined if the outputs are scores."""
         scope, answers = self._loss.scope, self._loss.answers
         is_open = scope.is_repeatable and scope.takes_scores is None
@@ -161,22 +161,24 @@ class WholeSet:
     def _computed(self) -> float | None:
         """Return the loss of all together, if that has the same meaning."""
         loss, scope = self._loss, self._loss.scope
-        asks = self._asks_for_scores(self._kept[0][0])
-        if self._not_kept and not asks and scope.adds_up:
+        needs_scores = self._needs_scores(self._kept[0][0])
+        if self._not_kept and not needs_scores and scope.adds_up:
             return None
         logits, targets = (torch.cat(part) for part in zip(*self._kept, strict=True))
-        if asks or not (scope.adds_up or scope.by_batches):
-            self._look_at_rows(logits, targets, asks=asks)
+        if needs_scores or not (scope.adds_up or scope.by_batches):
+            self._inspect_rows(logits, targets, needs_scores=needs_scores)
         if self._num_batches == 1 or self._not_kept or scope.by_batches:
             return None  # one batch is the whole set
         with self._training.forward_context():
             return float(loss(logits, targets).reshape(()))
 
-    def _look_at_rows(self, logits: torch.Tensor, targets: torch.Tensor, *, asks: bool) -> None:
+    def _inspect_rows(
+        self, logits: torch.Tensor, targets: torch.Tensor, *, needs_scores: bool
+    ) -> None:
         loss, scope = self._loss, self._loss.scope
         compares = compares_samples(loss, logits, targets)
         scope.adds_up = compares is False
-        if asks:
+        if needs_scores:
             cares = compares is False or means_columns(loss, logits, targets)
             scope.takes_scores = True if cares else (False if compares else None)
             self.hides_accuracy |= scope.takes_scores is None
@@ -186,10 +188,10 @@ class WholeSet:
     def _put_back(self, state: LossState) -> None:
         """Undo the effects of calls that a plain loop does not make."""
         if kept := state.changed():
-            lost = "" if state.restore() else "; a look at it has changed that"
+            lost = "" if state.restore() else "; its inspection has changed that"
             self._keeps_something(f"it keeps something from call to call ({kept}){lost}")
 
-    def _or_said(self, found: float | None) -> float | None:
+    def _or_noted(self, found: float | None) -> float | None:
         """Return what was found; if that is not the number, add a note that says why."""
         why = self._loss.scope.by_batches or self._not_kept
         if why and self._num_batches > 1:
@@ -202,16 +204,16 @@ class WholeSet:
         if scores is False or self.hides_accuracy:
             said = ", and there is no accuracy"
         elif answers.reads and answers.is_guess and scores is None:
-            said = "; accuracy takes the outputs for scores of classes"
+            said = "; accuracy treats the outputs as scores of classes"
         self._training.note(
-            f"val/loss is the mean of {name} over batches of {self._largest:,}, weighed by "
+            f"val/loss is the mean of {name} over batches of {self._largest:,}, weighted by "
             f"samples: {why}{said}"
         )
 
 
 _COMPARES = (
-    "half of the samples do not have the gradient that all of them together give to them (an "
-    "in-batch loss, or terms that are averaged over different things), so of the whole set at once "
-    "it may be another loss"
+    "half of the samples alone have other gradients than together with the rest (an in-batch loss, "
+    "or terms that are averaged over different things), so for the whole set at once it may be "
+    "another loss"
 )
-_UNKNOWN = "whether it compares samples with each other cannot be told from what it gives for them"
+_UNKNOWN = "whether it compares samples with each other cannot be seen from its values for them"

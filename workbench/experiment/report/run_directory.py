@@ -91,7 +91,7 @@ class RunFolder:
         self.problem = ""
         return True
 
-    def tell_abandoned(self) -> None:
+    def mark_abandoned(self) -> None:
         """Record that a paused run of this process has stopped, as it can no longer be resumed."""
         try:
             facts = self.read()

@@ -98,21 +98,21 @@ def evaluate(experiment: Experiment, data: Any) -> Validation:
 
 def _from_here(experiment: Experiment, work: Callable[[Training], Any]) -> Any:
     """Return the result of ``work`` under the caller's autocast, whoever started the run."""
-    asked_from = ThreadState.current(experiment.device)
+    caller_settings = ThreadState.current(experiment.device)
 
     def worked(training: Training) -> Any:
-        of_the_run, training.asked_from = training.asked_from, asked_from
+        of_the_run, training.caller_settings = training.caller_settings, caller_settings
         try:
             return _untouched(training, work)
         finally:
-            training.asked_from = of_the_run
+            training.caller_settings = of_the_run
 
     return at_step_boundary(experiment, worked)
 
 
 def _evaluated(training: Training, source: DataSource) -> Validation:
     loss, before = training.loss, training.loss.state()
-    training.loss = loss.for_a_look(anew=not training.checked)
+    training.loss = loss.for_inspection(is_first=not training.checked)
     try:
         return found_over(training, source)
     finally:
@@ -142,7 +142,7 @@ def _untouched(training: Training, work: Callable[[Training], Any]) -> Any:
     outside.save()
     training.guard.remember(exactly=True)
     try:
-        with kept_weights(training), training.train_mode.looking(training.optimizer):
+        with kept_weights(training), training.train_mode.inspecting(training.optimizer):
             return work(training)
     finally:
         training.guard.restore()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from workbench.experiment.failure.failure import Fault, remote_failure
-from workbench.experiment.loop.guard import rehearse
+from workbench.experiment.loop.step_undo import rehearse
 from workbench.modes.effects.step_times import StepTimings
 
 if TYPE_CHECKING:

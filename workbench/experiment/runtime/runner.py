@@ -20,9 +20,9 @@ import torch
 from workbench.experiment.failure.failure import failure_of
 from workbench.experiment.failure.out_of_memory import Trials, remedied, survive
 from workbench.experiment.failure.remedies import Tried
-from workbench.experiment.loop.guard import NonFiniteError, rehearse
 from workbench.experiment.loop.model_use import InUse, beginning, others_at_work, register
 from workbench.experiment.loop.nonfinite import nan_failure
+from workbench.experiment.loop.step_undo import NonFiniteError, rehearse
 from workbench.experiment.loop.stop_condition import Plan
 from workbench.experiment.report.events import RunStarted
 from workbench.experiment.runtime import at_exit, remote
@@ -145,7 +145,7 @@ class Runner(Worker):
         *,
         given: RemoteSession | None = None,
         keep_error: bool = False,
-        asked_from: ThreadState = _NOTHING_SET,
+        caller_settings: ThreadState = _NOTHING_SET,
     ) -> None:
         """Continue to the end of a plan on a new thread, whose prints go where ``context`` says.
 
@@ -155,7 +155,7 @@ class Runner(Worker):
                 a run.
             given: a remote session that already runs.
             keep_error: whether a caller waits, so that what is raised is to be raised there.
-            asked_from: settings of the caller's thread.
+            caller_settings: settings of the caller's thread.
 
         Raises:
             RuntimeError: it is already running, or another experiment trains the same model, or no
@@ -176,7 +176,7 @@ class Runner(Worker):
                 board.change("training", "training", step)
                 board.emit(RunStarted(step, found=given is not None))
                 with interrupts_deferred():
-                    self._begin(context, lambda: self._attempt(asked_from))
+                    self._begin(context, lambda: self._attempt(caller_settings))
                     undo = None
             except BaseException:  # an interrupt too: callers would wait for nothing
                 if undo is not None:
@@ -207,12 +207,12 @@ class Runner(Worker):
 
         return undo
 
-    def rehearse(self, context: Context, asked_from: ThreadState = _NOTHING_SET) -> None:
+    def rehearse(self, context: Context, caller_settings: ThreadState = _NOTHING_SET) -> None:
         """Compute a step for the probes that wait, on a new thread, and undo it; status stays.
 
         Args:
             context: context of the caller.
-            asked_from: settings of the caller's thread.
+            caller_settings: settings of the caller's thread.
 
         Raises:
             RuntimeError: no thread can be started, or the program ends.
@@ -224,7 +224,7 @@ class Runner(Worker):
                     return
                 self.refuse_in_use()
                 self._occupy(aside=True)
-            self._begin_or_finish(context, lambda: self._rehearse(asked_from))
+            self._begin_or_finish(context, lambda: self._rehearse(caller_settings))
 
     def refuse_in_use(self) -> None:
         """Refuse to use the model while another experiment trains it.
@@ -271,13 +271,13 @@ class Runner(Worker):
 
     # -- the thread -------------------------------------------------------------------------
 
-    def _attempt(self, asked_from: ThreadState) -> None:
+    def _attempt(self, caller_settings: ThreadState) -> None:
         """Do steps until something ends them."""
         training = self.training
-        training.asked_from = asked_from
+        training.caller_settings = caller_settings
         try:
             self._wait_for_others()
-            with asked_from.entered():
+            with caller_settings.entered():
                 training.note(training.schedule.settle(*self.plan.length(training)))
                 training.begin()
                 status = self._do_steps()
@@ -290,7 +290,7 @@ class Runner(Worker):
                 self._failed(error)
             return
         finally:
-            training.asked_from = _NOTHING_SET  # else hooks and modes of a cell would be kept
+            training.caller_settings = _NOTHING_SET  # else hooks and modes of a cell would be kept
         if status != "paused":
             quietly(training.cursor.release)
             quietly(self._write_last)
@@ -315,20 +315,20 @@ class Runner(Worker):
         if kept is not None and not self._checkpoints.problem:
             kept.clear()
 
-    def _rehearse(self, asked_from: ThreadState) -> None:
+    def _rehearse(self, caller_settings: ThreadState) -> None:
         """Compute a step for the probes that wait; the experiment is left as it was before."""
         training, board = self.training, self.training.board
         status, message, step = board.status, board.message, training.step_count
         board.say(f"step {step + 1:,} is computed for a capture and not applied", step)
         try:
-            training.asked_from = asked_from
-            with asked_from.entered():
+            training.caller_settings = caller_settings
+            with caller_settings.entered():
                 rehearse(training)
         except BaseException as error:  # noqa: BLE001 - as in a run, user code may raise anything
             message = f"the step for a capture raised {_first_line(error)}"
             training.drop_probes()
         finally:
-            training.asked_from = _NOTHING_SET
+            training.caller_settings = _NOTHING_SET
         self._end(status, message, board.failure)
 
     def _end_message(self, status: Status) -> tuple[str, str]:
@@ -448,7 +448,7 @@ class Runner(Worker):
         """Return failure and status line for what was raised; the latter is ``text`` by default."""
         training = self.training
         failure = self._looked_into(error, step)
-        if training.cursor.fetching and training.cursor.goes_on_anew:
+        if training.cursor.fetching and training.cursor.restarts:
             text = f"step {step:,}: {type(error).__name__}; run stopped, the loader begins anew"
             failure = replace(failure, subtitle=f"{failure.subtitle} {_BEGUN_ANEW}")
         if isinstance(error, NonFiniteError):
@@ -461,7 +461,7 @@ class Runner(Worker):
             failure = survive(training, error, failure)
             text = _OUT_OF_MEMORY.format(step=step)
         if training.interrupted is not None:
-            failure, text = training.interrupted.told(failure, step - 1)
+            failure, text = training.interrupted.explain(failure, step - 1)
         return failure, text
 
     def _look_for_remedies(self, failure: Failure) -> None:

@@ -1,1 +1,1 @@
-"""State of a training beside its weights: remembered before a step, restored, sent to ranks."""
+"""State of a training other than its weights: saved before a step, restored, sent to ranks."""

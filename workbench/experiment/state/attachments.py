@@ -63,7 +63,7 @@ def attached_to(obj: Any, *, with_attributes: bool) -> dict[str, Any]:
 
 
 def own_attributes(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Return the attributes of an optimizer besides its groups, its state and its hooks.
+    """Return the attributes of an optimizer other than its groups, its state and its hooks.
 
     Torch leaves them out of what it pickles. A ``step`` that a scheduler has installed, to detect
     that it is called, is left out here: the scheduler installs it again.

@@ -1,8 +1,8 @@
 """State that hooks keep (a counter, a list, a moving average), restored after a trial step.
 
 A hook that counts would count a step that is never taken: one that is computed only for inspection
-(`workbench.experiment.loop.guard`), the forward that a switch of modes compares with, and the first
-part of a batch on a rank. What a hook writes is found by what its code can reach
+(`workbench.experiment.loop.step_undo`), the forward that a switch of modes compares with, and the
+first part of a batch on a rank. What a hook writes is found by what its code can reach
 (`workbench.experiment.state.hook_reach`), and has its former contents again afterwards. Objects of
 libraries are left alone: a writer, for example, has already written.
 """
@@ -40,7 +40,7 @@ def hooks_undone(training: Training) -> Generator[None]:
     Args:
         training: the training whose hooks run; it notes what could not be restored.
     """
-    found = reached(training, training.asked_from, known_of(training), here=True)
+    found = reached(training, training.caller_settings, known_of(training), here=True)
     room = _MOST_BYTES
     put_back: list[tuple[str, Callable[[], bool]]] = []
     for path, value in found:
@@ -64,8 +64,8 @@ def hooks_undone(training: Training) -> Generator[None]:
         lost = [path for path, again in put_back if not _done(again)]
         if lost:
             training.note(
-                f"a step that was computed and undone has changed {', '.join(lost)}, of which no "
-                "copy could be made or put back"
+                f"a step that was computed and undone has changed {', '.join(lost)}, which "
+                "could not be copied or restored"
             )
 
 

@@ -99,8 +99,8 @@ def known_of(training: Training) -> Iterator[Any]:
         yield from training.loss.module.modules()
     if training.object_state is not None:
         yield from training.object_state.objects
-    beside = (training.schedule.scheduler, training.cursor.source, training.val)
-    yield from (one for one in beside if one is not None)
+    extra = (training.schedule.scheduler, training.cursor.source, training.val)
+    yield from (one for one in extra if one is not None)
     for source in (training.cursor.source, training.val):
         for name in ("loader", "dataset"):
             if (found := getattr(source, name, None)) is not None:

@@ -75,9 +75,9 @@ class _Kept:
     def __init__(self, own: dict[str, Any], name: str, value: Any) -> None:
         self._own, self._name = own, name
         self._before: list[_Before] = []
-        self._look(value)
+        self._inspect(value)
 
-    def _look(self, value: Any) -> None:
+    def _inspect(self, value: Any) -> None:
         self._value = value
         self._inside = list(containers_in([value], _MOST_INSIDE, largest=MOST_COPIED))
         self._sizes = [*map(len, self._inside)]
@@ -88,7 +88,7 @@ class _Kept:
             self._before = []
             return
         if now is not self._value or self._sizes != [*map(len, self._inside)]:
-            self._look(now)
+            self._inspect(now)
         self._before = [_Before(one) for one in self._inside]
         if not self._before[0].is_known:
             self._before = []
@@ -102,7 +102,7 @@ class _Kept:
     def release(self) -> None:
         self._before = []
         if self._value is not self._own.get(self._name):  # another took its place: release it
-            self._look(self._own.get(self._name))
+            self._inspect(self._own.get(self._name))
 
 
 class _Before:

@@ -46,8 +46,8 @@ MAX_BYTES = 4 * 2**20
 
 _HELD_BYTES = {"cpu": 8 * 2**20}
 _HELD_ELSEWHERE = 256 * 2**20
-_FIRST_LOOKS = 3
-_LOOK_EVERY = 64
+_FIRST_SEARCHES = 3
+_SEARCH_EVERY = 64
 """Number of steps after which modules are searched for tensors again, after the first searches."""
 _NOT_ITS_OWN = frozenset(
     {
@@ -110,7 +110,7 @@ class _Large:
         """The tensor; None if it is gone, replaced by another one in a plain attribute."""
         return self._tensor if isinstance(self._tensor, torch.Tensor) else self._tensor()
 
-    def look(self) -> int:
+    def check(self) -> int:
         """Check whether the last step has written it; return how many bytes to copy for that."""
         tensor = self.tensor
         if tensor is None:
@@ -194,11 +194,11 @@ class _Activation:
 
 
 class ModuleState:
-    """The state that the modules of a model (and of a loss) keep besides their parameters.
+    """The state that the modules of a model (and of a loss) keep in addition to their parameters.
 
     Args:
         models: models whose modules are covered: those that they have at construction, or at
-            `look_again`.
+            `refresh`.
     """
 
     def __init__(self, *models: nn.Module) -> None:
@@ -224,7 +224,7 @@ class ModuleState:
         self._large: dict[_Place, _Large] = {}
         self._sizes: list[int] = []
         """Number of attributes of every module."""
-        self._looks = self._until_look = 0
+        self._num_searches = self._until_search = 0
         self._is_held = False
         """Whether anything is saved."""
 
@@ -240,9 +240,9 @@ class ModuleState:
         self._buffers: list[dict[str, Any]] = [own["_buffers"] for own in self._own]
         self._is_stale = False
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         """Search for modules again before the next step, since they may have changed."""
-        self._is_stale, self._until_look = True, 0
+        self._is_stale, self._until_search = True, 0
 
     def remember(self, *, exactly: bool = True) -> None:
         """Save the state before a step.
@@ -252,8 +252,8 @@ class ModuleState:
         """
         if self._is_stale:
             self._find_modules()
-        self._until_look -= 1
-        if exactly or self._until_look <= 0 or self._sizes != [*map(len, self._own)]:
+        self._until_search -= 1
+        if exactly or self._until_search <= 0 or self._sizes != [*map(len, self._own)]:
             self._find_tensors()
         elif moved := [s for s in self._slots if s.table.get(s.name) is not s.value]:
             self._follow(moved)
@@ -268,7 +268,7 @@ class ModuleState:
             self._contents = [(one, contents_of(one)) for one in found]
         else:
             self._contents = []
-            self._let_go()
+            self._release_large()
         self._containers.remember()
         if self._small:
             try:
@@ -316,7 +316,7 @@ class ModuleState:
         if self._small:
             copy_all(self._copies, self._small)
 
-    def _let_go(self) -> None:
+    def _release_large(self) -> None:
         """Release activations and large tensors of plain attributes."""
         for at, is_buffer, name in self._activations:
             table = (self._buffers_before if is_buffer else self._own_before)[at]
@@ -334,10 +334,10 @@ class ModuleState:
             one, now = large, self._own[place.at].get(place.name)
             if not place.is_buffer and large.tensor is not now:  # another took its place
                 if not isinstance(now, torch.Tensor) or now.is_nested or now.nbytes <= MAX_BYTES:
-                    self._until_look = 0
+                    self._until_search = 0
                     continue
                 one = self._large[place] = _Large(large.name, now, is_buffer=False)
-            tensor, num_bytes = one.tensor, one.look()
+            tensor, num_bytes = one.tensor, one.check()
             if tensor is not None and num_bytes:
                 sums[tensor.device] = sums.get(tensor.device, 0) + num_bytes
                 one.is_held = sums[tensor.device] <= held_bytes(tensor.device)
@@ -364,8 +364,8 @@ class ModuleState:
 
     def _find_tensors(self) -> None:
         """Find every tensor that a module holds, as a buffer or as a plain attribute."""
-        self._looks += 1
-        self._until_look = 1 if self._looks < _FIRST_LOOKS else _LOOK_EVERY
+        self._num_searches += 1
+        self._until_search = 1 if self._num_searches < _FIRST_SEARCHES else _SEARCH_EVERY
         self._sizes = [*map(len, self._own)]
         self._slots, self._activations, self._passing = [], [], []
         self._containers = ModuleContainers([module for _, module in self._names], _TABLES)

@@ -50,7 +50,7 @@ class Contents:
     def since(self, before: Contents) -> Change | None:
         """Return what differs from ``before``; None if nothing does.
 
-        To undo what was done meanwhile, call it on the former contents with the present ones.
+        To undo what was done in between, call it on the former contents with the present ones.
         """
         was = before._own
         own = {name: one for name, one in self._own.items() if was.get(name, _MISSING) is not one}

@@ -26,7 +26,7 @@ from workbench.experiment.state.module_state import held_bytes
 _FIRST_BYTES = 256 * 2**20
 """Maximum size of frozen parameters whose values are compared in the first steps."""
 _FIRST_STEPS = 2
-_LOOK_EVERY = 64
+_CHECK_EVERY = 64
 
 _VERSION = operator.attrgetter("_version")
 _PLACE = torch.Tensor.data_ptr
@@ -55,12 +55,12 @@ class ParameterWrites:
         """The versions at `before_update`; None: those of `remember`, as far as is known."""
         self.copies: list[tuple[nn.Parameter, torch.Tensor]] = []
         """Parameters with their values before the step."""
-        self._looks = 0
+        self._num_checks = 0
         self._is_stale = True
         self._is_plain = False
         """Whether nothing is frozen, and no forward is known to write anything."""
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         """Update the list before the next step: parameters may be others, or frozen or unfrozen."""
         self._is_stale, self._is_plain = True, False
 
@@ -79,7 +79,7 @@ class ParameterWrites:
         self._versions, self._places = versions(self._listed), _places(self._frozen)
         self.copies = []
         self._copy(self._known, is_bounded=not exactly)
-        if self._looks < _FIRST_STEPS:
+        if self._num_checks < _FIRST_STEPS:
             known = set(map(id, self._known))
             others = [p for p in self._frozen if id(p) not in known]
             if sum(p.nbytes for p in others) <= _FIRST_BYTES:
@@ -101,19 +101,19 @@ class ParameterWrites:
 
         Parameters that are trained are checked only now and then, which costs half a microsecond.
         """
-        self._looks += 1
-        if self._is_plain and self._looks % _LOOK_EVERY:
+        self._num_checks += 1
+        if self._is_plain and self._num_checks % _CHECK_EVERY:
             self._at_update = None
             return
         self._at_update = versions(self._listed)
         if (
             self._at_update != self._versions
-            or self._looks <= _FIRST_STEPS
+            or self._num_checks <= _FIRST_STEPS
             or self._places != _places(self._frozen)
         ):
             self._know(self._written())
         self._is_plain = not (
-            self._known or self._frozen or self._is_stale or self._looks < _FIRST_STEPS
+            self._known or self._frozen or self._is_stale or self._num_checks < _FIRST_STEPS
         )
 
     def updated(self) -> tuple[int, int]:

@@ -58,33 +58,35 @@ class TorchState:
 class StepState(TorchState):
     """`TorchState` saved before each step, nearly free for a training that draws nothing.
 
-    A save costs as much as two small operations. So while none of the last `LOOK_EVERY` steps drew
+    A save costs as much as two small operations. So while none of the last `CHECK_EVERY` steps drew
     anything, the state is checked only once in so many steps. The drawback: a training that draws
     its first numbers after such a quiet period, and fails before the next check, continues after
     those numbers instead of with them. No number is ever drawn twice.
     """
 
-    LOOK_EVERY = 64
+    CHECK_EVERY = 64
 
     def __init__(self, device: torch.device) -> None:
         super().__init__(device)
-        self._until_look = 1
-        self._last_look: tuple[torch.Tensor, Any] | None = None
+        self._until_check = 1
+        self._last_checked: tuple[torch.Tensor, Any] | None = None
         self._quiet = False
         self._stale = False
         """Whether the saved state is that of an earlier step."""
 
     def save_step(self, *, exactly: bool = False) -> None:
         """Save the state before a step; ``exactly`` if the step is undone in any case."""
-        self._until_look -= 1
-        self._stale = self._quiet and self._until_look > 0 and not exactly
+        self._until_check -= 1
+        self._stale = self._quiet and self._until_check > 0 and not exactly
         if self._stale:
             return
         self.save()
-        if self._until_look <= 0:
-            self._until_look = self.LOOK_EVERY
-            self._quiet = self._last_look is not None and not self._moved_since(self._last_look)
-            self._last_look = self._states
+        if self._until_check <= 0:
+            self._until_check = self.CHECK_EVERY
+            self._quiet = self._last_checked is not None and not self._moved_since(
+                self._last_checked
+            )
+            self._last_checked = self._states
 
     def restore(self) -> None:
         """Restore the state before the step; do nothing if only an older one is known."""
@@ -115,9 +117,9 @@ class RandomState(TorchState):
 
     def moved(self) -> bool:
         """Return whether anything was drawn since `save`, from any of them."""
-        return self._python is not None and (super().moved() or self.moved_beside_torch())
+        return self._python is not None and (super().moved() or self.moved_outside_torch())
 
-    def moved_beside_torch(self) -> bool:
+    def moved_outside_torch(self) -> bool:
         """Return whether ``random`` or ``numpy`` was drawn from, or seeded, since `save`."""
         if self._python is None:
             return False

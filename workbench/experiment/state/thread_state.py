@@ -71,7 +71,7 @@ class ThreadState:
         )
         notes = [
             f"steps run under the autocast to {str(one.dtype).removeprefix('torch.')} that was on "
-            "where they were asked for; exp.modes has it as a toggle"
+            "where they were requested; exp.modes has it as a toggle"
             for one in autocasts
         ]
         if not torch.is_grad_enabled():

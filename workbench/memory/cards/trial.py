@@ -3,7 +3,7 @@
 Nothing is estimated. The training does what it would do next, with the change made: three steps,
 because the optimizer makes its state in the first one, the second holds both that and the
 activations, and the third begins with what the second left in the cache; and a batch of validation.
-Then everything is restored (`workbench.experiment.loop.guard.undone`), and the simulated GPU
+Then everything is restored (`workbench.experiment.loop.step_undo.undone`), and the simulated GPU
 releases what that took.
 """
 
@@ -19,7 +19,7 @@ import torch
 
 from workbench.experiment.data.data import copied
 from workbench.experiment.failure.release import let_go_of
-from workbench.experiment.loop.guard import NonFiniteError, undone
+from workbench.experiment.loop.step_undo import NonFiniteError, undone
 from workbench.experiment.loop.validation import Tally, evaluate
 from workbench.memory.cards.card_player import PlayedCard
 from workbench.memory.cards.on_card import Interrupted

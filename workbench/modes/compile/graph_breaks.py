@@ -20,7 +20,7 @@ from workbench.records.source import SourceLine, source_line
 from workbench.torch_private.compiler import graph_break_errors, recompile_limit_error
 
 _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
-"""Files in which the user is not asked to rewrite a line: those of torch and ours."""
+"""Files in which the user is not told to rewrite a line: those of torch and ours."""
 
 
 class GraphBreakError(RuntimeError):

@@ -73,7 +73,7 @@ class CompileOptions:
         return ",".join(filter(None, [self.mode, shapes, _FULLGRAPH if self.fullgraph else ""]))
 
     def arguments(self) -> dict[str, Any]:
-        """Arguments of ``torch.compile`` besides the region and the backend."""
+        """Arguments of ``torch.compile`` other than the region and the backend."""
         return {
             "mode": self.mode or None,
             "dynamic": self.dynamic,

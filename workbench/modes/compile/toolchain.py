@@ -72,11 +72,11 @@ def use_persistent_cache() -> None:
 def _kept_cache() -> Path | None:
     """The user's own folder for compiled code; None if it cannot exist or cannot be written."""
     try:
-        home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-        folder = made_private(Path(home) / "workbench" / "inductor")
+        cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+        folder = made_private(Path(cache) / "workbench" / "inductor")
         with tempfile.TemporaryFile(dir=folder):
             return folder
-    except (OSError, RuntimeError):  # RuntimeError: the home folder is unknown
+    except (OSError, RuntimeError):  # RuntimeError: the home directory is unknown
         return None
 
 
@@ -103,9 +103,9 @@ def _missing_compiler() -> Missing | None:
 
 
 def _compiler_why(error: BaseException, names: tuple[str, ...]) -> str:
-    asked = os.environ.get("CXX")
-    if asked:
-        return f"CXX is set to {asked}, which does not run."
+    command = os.environ.get("CXX")
+    if command:
+        return f"CXX is set to {command}, which does not run."
     if sys.platform == "win32":
         return f"{first_line(error)}."
     return f"No {' or '.join(names)} is on PATH and CXX is not set."

@@ -55,7 +55,7 @@ def pythons_own(kind: type[Any]) -> Any:
 
 
 def _is_same(now: Any, before: Any) -> bool:
-    """Whether it is the very same element; pairs of a dictionary are created anew each time."""
+    """Whether it is the very same element; pairs of a dictionary are created again each time."""
     if now is before:
         return True
     if type(now) is tuple and type(before) is tuple and len(now) == len(before) == 2:

@@ -123,7 +123,7 @@ def device_of(model: nn.Module) -> torch.device:
         )
     if len(devices) > 1:
         raise ValueError(
-            f"{name} lies on {' and '.join(devices)}; modes work on one device: prepare each part "
-            "that lies on one with a wb.Modes of its own"
+            f"{name} is on {' and '.join(devices)}; modes work on one device: prepare each part "
+            "that is on one with a wb.Modes of its own"
         )
     return torch.device(devices[0])

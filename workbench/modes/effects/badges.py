@@ -29,7 +29,7 @@ _FINE = 1.25
 """An interval that ends within this factor of 1 shows that there is no large effect."""
 
 
-def told_of(mode: Mode, value: str, modeset: ModeSet, timings: StepTimings) -> tuple[str, bool]:
+def effect_of(mode: Mode, value: str, modeset: ModeSet, timings: StepTimings) -> tuple[str, bool]:
     """Effect of a value compared with the default, by this experiment's own steps or a comparison.
 
     Returns:
@@ -40,16 +40,16 @@ def told_of(mode: Mode, value: str, modeset: ModeSet, timings: StepTimings) -> t
     with_it, without = _with(mode, modeset, value), _with(mode, modeset, mode.default)
     found = timings.compared(without, with_it)
     if found is not None:
-        change, told = found.change, _told(value, mode.default, found)
+        change, figures = found.change, _comparison(value, mode.default, found)
     else:
         now, before = timings.spread(with_it), timings.spread(without)
         if now is None or before is None:
             return "", False
         change = speedup(before, now)
-        told = f"{_described(value, now)}; {_described(mode.default, before)}"
+        figures = f"{_described(value, now)}; {_described(mode.default, before)}"
     is_slower = change.supported and change.ratio < 1
     verdict = f"{_verdict(change)} than {mode.default}" if change.supported else _verdict(change)
-    return f"{verdict} in steps of this experiment: {told}.", is_slower
+    return f"{verdict} in steps of this experiment: {figures}.", is_slower
 
 
 def badge(mode: Mode, modeset: ModeSet, timings: StepTimings, model: nn.Module) -> Badge:
@@ -97,7 +97,7 @@ def _in_turns(mode: Mode, found: Compared) -> Badge:
         kind=_kind(found.change),
         text=_verdict(found.change),
         detail=_cost(found.before, found.now, first_s) if supported else _resolution(found.change),
-        tooltip=_told(mode.value, mode.default, found),
+        tooltip=_comparison(mode.value, mode.default, found),
     )
 
 
@@ -113,11 +113,11 @@ def _compared_baseline(mode: Mode, modeset: ModeSet, timings: StepTimings) -> Ba
         kind="baseline",
         text="baseline",
         detail=f"{value}: {_verdict(best.change)}",
-        tooltip=_told(value, mode.default, best),
+        tooltip=_comparison(value, mode.default, best),
     )
 
 
-def _told(value: str, other: str, found: Compared) -> str:
+def _comparison(value: str, other: str, found: Compared) -> str:
     rounds = min(found.before.count, found.now.count)
     return (
         f"{value}: {duration(found.now.median)} a step, {other}: {duration(found.before.median)}, "

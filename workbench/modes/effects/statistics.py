@@ -80,11 +80,11 @@ def speedup(before: Spread, now: Spread) -> Speedup:
         ratio=before.median / now.median,
         low=before.low / now.high,
         high=before.high / now.low,
-        apart=_lie_apart(before, now),
+        apart=_are_apart(before, now),
     )
 
 
-def _lie_apart(before: Spread, now: Spread) -> bool:
+def _are_apart(before: Spread, now: Spread) -> bool:
     if min(before.q1, now.q1) <= 0:
         return False
     gap = max(math.log(before.q1 / now.q3), math.log(now.q1 / before.q3))

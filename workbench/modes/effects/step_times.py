@@ -34,22 +34,22 @@ class StepTimings:
         self._append: Callable[[float], None] = deque[float](maxlen=0).append
         self._fresh = 0
         """Number of steps that still belong to the first window of the modes in use."""
-        self._beside = set[object]()
+        self._disturbing = set[object]()
         """Work of ours that slows the steps at the moment."""
 
     @contextmanager
     def disturbed(self) -> Generator[None]:
-        """Leave out the steps that are done meanwhile: we compute something else alongside them."""
+        """Leave out the steps that are done inside: we compute something else alongside them."""
         work = object()
-        self._beside.add(work)
+        self._disturbing.add(work)
         try:
             yield
         finally:
-            self._beside.discard(work)
+            self._disturbing.discard(work)
 
     def add(self, modes: str, seconds: float) -> None:
         """Add one steady step. Called on the training thread, once a step."""
-        if self._beside:
+        if self._disturbing:
             return
         if modes != self._modes:
             self._enter(modes)
@@ -79,7 +79,7 @@ class StepTimings:
 
         For the modes in use it is that of the first window since they were switched on, for others
         that of the last window before they were switched off: what is compared is as close in time
-        as possible, and a comparison does not change because the machine got busy meanwhile. If
+        as possible, and a comparison does not change because the machine got busy in between. If
         modes were used again for fewer steps than support a statement, the earlier result for them
         is kept.
         """

@@ -170,7 +170,7 @@ def _missing(device: torch.device) -> str:
     if backend is None:
         return f"ranks on {device.type} are not supported; valid devices are cpu and cuda"
     if not dist.is_backend_available(backend):
-        return f"this build of torch has no {backend}, with which ranks on {device.type} speak"
+        return f"this build of torch has no {backend}, which ranks on {device.type} need"
     return ""
 
 

@@ -68,7 +68,7 @@ class Loop:
         device, others = device_of(model), self.models()
         if others and device != self.modeset.device:
             raise ValueError(
-                f"{type(model).__name__} lies on {device}, and {type(others[0]).__name__}, which "
+                f"{type(model).__name__} is on {device}, and {type(others[0]).__name__}, which "
                 f"is prepared, on {self.modeset.device}; give each device a wb.Modes of its own"
             )
         modeset = self.modeset

@@ -45,7 +45,7 @@ Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 VALUES = ("fp8", "fp8-rowwise", "mxfp8")
 TESTED = "0.18"
-_LOOKS = 5
+_ATTEMPTS = 5
 """Attempts to refresh what is on disk, as other threads may do so at the same moment."""
 PIP_LINE = 'pip install "torchao>=0.18,<0.19"'
 MULTIPLES = {"fp8": 16, "fp8-rowwise": 16, "mxfp8": 32}
@@ -151,7 +151,7 @@ def _mxfp8(*, native: bool) -> Product:
 
 def _missing() -> str:
     """Why torchao cannot be used, or ``""``; does not import it."""
-    _look_at_disk_again()  # it may have been installed since
+    _refresh_imports()  # it may have been installed since
     if importlib.util.find_spec("torchao") is None:
         return "Layers that train in 8 bits are torchao's, and torchao is not installed."
     try:
@@ -159,18 +159,18 @@ def _missing() -> str:
     except PackageNotFoundError:
         return "The torchao that is importable has no version."
     if installed.split("+")[0].rsplit(".", 1)[0] != TESTED:
-        return f"torchao {installed} is installed; what is used of it is that of {TESTED}."
+        return f"torchao {installed} is installed; Workbench uses the API of {TESTED}."
     return ""
 
 
-def _look_at_disk_again() -> None:
+def _refresh_imports() -> None:
     """Have the next import see what was installed meanwhile; safe from any thread.
 
     Python's own function is not: two threads that call it at once delete the same entry, and one of
     them gets a `KeyError`. Panel and cell call it on threads of their own, and so may any other
     code.
     """
-    for _ in range(_LOOKS):
+    for _ in range(_ATTEMPTS):
         with suppress(KeyError):
             importlib.invalidate_caches()
             return

@@ -136,7 +136,7 @@ def _reason(module: nn.Linear, value: str, *, native: bool) -> str:
     if own is not None and not _is_ours(own) and not _is_plain(own):
         return "has a forward of its own"
     if not any(name == "weight" for name, _ in module.named_parameters(recurse=False)):
-        return "computes its weight anew in every step"
+        return "recomputes its weight in every step"
     weight = module.weight
     if weight.dtype not in _CONVERTIBLE:
         return f"has a weight in {str(weight.dtype).removeprefix('torch.')}"

@@ -4,7 +4,7 @@ CPUs differ by more than a hundred times: with AMX a bf16 product is several tim
 float32's, and without native fp16 arithmetic torch computes fp16 products up to 56 times slower.
 The user should not have to train a step to find that out. So matrix products are timed once per
 process and device, when a panel first needs it, within about `BUDGET_S`; "Check again" times them
-anew.
+again.
 
 Only the CPU is timed: on a GPU timing would mean waiting for the device, and 16 bits are not slower
 there.
@@ -58,7 +58,7 @@ class Ratio:
             ends = _range(1 / self.high, 1 / self.low)
             return f"{1 / self.value:.2g}× ({ends}) faster {how}."
         ends = _range(self.low, self.high)
-        return f"Not told apart from fp32: {ends} its time {how.removeprefix('than fp32 ')}."
+        return f"Not distinguishable from fp32: {ends} its time {how.removeprefix('than fp32 ')}."
 
 
 _measured: dict[tuple[str, torch.dtype], Ratio] = {}

@@ -54,11 +54,11 @@ def backward(scaled: torch.Tensor, scale: Callable[[], float]) -> None:
         with _lock:
             listeners = list(_listeners)
 
-        def tell(_: torch.Tensor) -> None:
+        def report(_: torch.Tensor) -> None:
             if torch.compiler.is_compiling():  # compiled autograd: nothing is measured there
                 return
             for listener in listeners:
                 listener.scaled_by(scale)
 
-        scaled.register_hook(tell)
+        scaled.register_hook(report)
     scaled.backward()

@@ -189,7 +189,7 @@ class ScaledGradients:
                 "modes.backward(loss) has added gradients that are multiplied by "
                 f"{self.scaler.scale:,.6g} to ones that were divided already "
                 f"({self._named(mixed)}): gather all gradients before modes.unscale(optimizer), or "
-                "call optimizer.zero_grad() after it; these are of no use, call it now"
+                "call optimizer.zero_grad() after it; these cannot be used, call it now"
             )
 
     def divide(self, optimizers: Sequence[Optimizer], *, block: bool) -> None:
@@ -209,7 +209,7 @@ class ScaledGradients:
         rest = [one for one in optimizers if not self.scaler.has_unscaled(one)]
         if rest:
             self._take_back()
-        done, beside = self._known_of(held)
+        done, others = self._known_of(held)
         if rest:
             self.scaler.unscale(*rest, done=done)
         for key in held:
@@ -218,8 +218,8 @@ class ScaledGradients:
             self.applying = optimizers
         else:
             self._note_divided(optimizers)
-        if beside:
-            self._lend(beside, optimizers)
+        if others:
+            self._lend(others, optimizers)
 
     def _known_of(self, held: set[int]) -> tuple[set[int], list[torch.Tensor]]:
         """Find, in ``held``, the ``id`` of divided ones; in the rest of the models, scaled ones.
@@ -227,7 +227,7 @@ class ScaledGradients:
         Raises:
             RuntimeError: what is held carries a scale other than the current one.
         """
-        scale, done, beside = self.scaler.carried, set[int](), list[torch.Tensor]()
+        scale, done, others = self.scaler.carried, set[int](), list[torch.Tensor]()
         for key, note in list(_notes.items()):
             if note.scale == scale and key in held:  # as nearly all are
                 continue
@@ -240,15 +240,15 @@ class ScaledGradients:
                 continue
             elif key not in held:
                 if note.scale == scale and key in self._of_models:
-                    beside.append(parameter)
+                    others.append(parameter)
             elif note.scale != UNKNOWN and _has_values(parameter.grad):
                 raise RuntimeError(
                     f"the optimizer has gradients that {self._named([parameter])} got under "
                     "another scale, or under several: by losses of different wb.Modes, before a "
-                    "state was loaded, or after an error that was passed over; call "
-                    "optimizer.zero_grad() in between, and now, for these are of no use"
+                    "state was loaded, or after an error that was ignored; call "
+                    "optimizer.zero_grad() in between, and now, since these cannot be used"
                 )
-        return done, beside
+        return done, others
 
     def apply(self, optimizers: Sequence[Optimizer]) -> bool:
         """Update, unless gradients overflowed; return False if it was skipped."""
@@ -369,7 +369,7 @@ class ScaledGradients:
 
     def _lend(self, parameters: list[torch.Tensor], optimizers: Sequence[Optimizer]) -> None:
         """Divide the gradients of ``parameters``, which no optimizer of the update holds."""
-        is_finite = self.scaler.unscale_beside(parameters)
+        is_finite = self.scaler.unscale_others(parameters)
         for parameter in parameters:
             if parameter.grad is not None:
                 self._lent.append(self._note(parameter, parameter.grad, LENT))

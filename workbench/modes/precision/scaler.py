@@ -233,7 +233,7 @@ class GradientScaler:
                 if parameter.grad is not None:
                     parameter.grad.div_(scale)
 
-    def unscale_beside(self, parameters: list[torch.Tensor]) -> bool:
+    def unscale_others(self, parameters: list[torch.Tensor]) -> bool:
         """Divide gradients that no optimizer of the update holds; False if some are not finite."""
         usual = [p for p in parameters if p.dtype in (torch.float32, torch.float64)]
         found, _ = self._divide(usual, [])

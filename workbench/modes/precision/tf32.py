@@ -94,7 +94,7 @@ class _Hold:
                 self._before.use_tf32()
             self._holders += 1
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         with self._lock:
             self._holders -= 1
             if not self._holders:
@@ -111,7 +111,7 @@ def tf32_products() -> Generator[None]:
     try:
         yield
     finally:
-        _hold.let_go()
+        _hold.release()
 
 
 @once

@@ -28,7 +28,7 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "diff": ("svg", "png", "pdf", "dot", "json"),
     "memory": ("png", "pdf"),
 }
-"""Formats that a capture of each kind can be exported to, besides the record itself."""
+"""Formats that a capture of each kind can be exported to, in addition to the record itself."""
 
 _one_at_a_time = threading.Lock()
 
@@ -47,14 +47,14 @@ def export(experiment: Experiment, args: Mapping[str, Any]) -> Task:
     """Read the arguments of an ``export`` command.
 
     Raises:
-        CommandError: see `asked`.
+        CommandError: see `requested`.
     """
-    wanted = asked(experiment, args)
+    wanted = requested(experiment, args)
     fields = {"capture": wanted.capture, "format": wanted.format}
     return Task(lambda: Answer("file", make(wanted), fields), _one_at_a_time)
 
 
-def asked(experiment: Experiment, args: Mapping[str, Any]) -> Export:
+def requested(experiment: Experiment, args: Mapping[str, Any]) -> Export:
     """Return which capture is to be exported to which format.
 
     Raises:

@@ -101,14 +101,14 @@ class Hub:
                 hub.remove(key)
                 return
             if isinstance(what, StatusChanged) and what.status != "training":
-                hub.hold_until_told(key)
+                hub.hold_until_reported(key)
             hub.touch(key)
 
         experiment.subscribe(changed)
         experiment.scalars.add_sink(changed)
         self.touch(key)
 
-    def hold_until_told(self, experiment_id: str) -> None:
+    def hold_until_reported(self, experiment_id: str) -> None:
         """Hold an experiment whose run ended: a loop may bind its name to the next one immediately.
 
         Without views there is no one to notify, and nothing is held.
@@ -196,7 +196,7 @@ class Hub:
         try:
             part()
         except Exception:
-            log.exception("the panel's thread failed and goes on")
+            log.exception("the panel's thread failed and continues")
 
     def _greet(self) -> None:
         while self._joined:
@@ -300,7 +300,7 @@ class Hub:
             dirty.add(key)
         training = {one.id for one in self._living() if one.status == "training"}
         # checked before anything is sent: what becomes known meanwhile is sent the next time
-        ahead = {one.id for one in self._living() if self._clients and _is_looking_ahead(one)}
+        ahead = {one.id for one in self._living() if self._clients and _is_forecasting(one)}
         asleep_before = time.monotonic() - ASLEEP_AFTER_S
         for client in list(self._clients.values()):
             if self._heard.get(client.id, 0.0) < asleep_before:
@@ -334,7 +334,7 @@ class Hub:
         self.touch(key)
 
 
-def _is_looking_ahead(experiment: Experiment) -> bool:
+def _is_forecasting(experiment: Experiment) -> bool:
     """Whether the future rates of its schedule are being computed, which has to be requested."""
     schedule = experiment.schedule
     return schedule is not None and not schedule.is_whole

@@ -94,7 +94,7 @@ def _with_ahead(state: ModeState, ahead: CompileAhead | None) -> ModeState:
     badge = Badge(
         kind="todo",
         text=f"compiling, {ahead.seconds:.0f} s",
-        detail=f"{begun}training goes on",
-        tooltip=f"in a process of its own; press {state.value} to give it up",
+        detail=f"{begun}training continues",
+        tooltip=f"in a process of its own; press {state.value} to cancel",
     )
     return replace(state, badge=badge, pending=ahead.value)

@@ -37,8 +37,8 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parameter import is_lazy
 
 from workbench.experiment.data.data import split, to_device
-from workbench.experiment.loop.guard import forward_undone
 from workbench.experiment.loop.step import call
+from workbench.experiment.loop.step_undo import forward_undone
 from workbench.experiment.recipe.losses import logits_of
 from workbench.experiment.state.attachments import TENSOR_HOOKS
 from workbench.modes.core.machine_probes import first_line
@@ -465,7 +465,7 @@ class _Comparison:
         """
         training, logits = self._training, outputs.detach()
         self._logits, self._gradient = logits, torch.ones_like(logits)
-        self._loss = training.loss.for_a_look(anew=not training.checked)
+        self._loss = training.loss.for_inspection(is_first=not training.checked)
         leaf = logits.clone().requires_grad_()
         try:
             loss = self._loss_from(leaf)

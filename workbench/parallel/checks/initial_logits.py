@@ -268,7 +268,7 @@ class FirstLook:
                 return logits.detach()
             kept = logits.detach().clone()
             targets = to_device(split(batch)[1], training.device)
-            loss = training.loss.for_a_look(anew=not training.checked)
+            loss = training.loss.for_inspection(is_first=not training.checked)
             loss.choose(logits, targets)
             with nullcontext() if self._compiled else training.modeset.forward_context():
                 loss(logits, targets)

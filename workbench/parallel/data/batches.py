@@ -302,7 +302,7 @@ class RankBatches(RankSource):
         before = self.drawn_from.mark()
         for batch in samples.made_from(rows(), whole.generator):
             if self._draws is None:
-                self._draws = self.drawn_from.mark() != before or self.drawn_from.look_again()
+                self._draws = self.drawn_from.mark() != before or self.drawn_from.refresh()
             (at,) = making
             size = len(batches[at])
             if self.is_undivided:

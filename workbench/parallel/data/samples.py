@@ -170,7 +170,7 @@ class Samples:
             after = self._generators.state()
             batch, fewer = self._parts(whole, samples, (first, last, first + few), made)
             self._generators.go_to(after)  # what was drawn for the comparison does not count
-        self.draws = self._generators.look_again() or self.draws
+        self.draws = self._generators.refresh() or self.draws
         self.fewer, self.is_known = (fewer, few), True
         return batch
 

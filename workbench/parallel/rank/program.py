@@ -94,7 +94,7 @@ def train(folder: Folder) -> None:
     job = folder.read_job()
     training = unpack(folder.payload, _local_rank(), as_there=True, seal=folder.seal)
     with ExitStack() as stack:
-        stack.enter_context(training.asked_from.entered())
+        stack.enter_context(training.caller_settings.entered())
         rank = Rank(training, job, folder)
         for name in job.companions:
             stack.enter_context(import_module(name).accompany(rank))

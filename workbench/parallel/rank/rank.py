@@ -18,8 +18,8 @@ import torch.distributed as dist
 from torch import nn
 
 from workbench.experiment.data.sources import ArraySource, LoaderSource
-from workbench.experiment.loop.guard import NonFiniteError, undo
 from workbench.experiment.loop.measures import is_sampled
+from workbench.experiment.loop.step_undo import NonFiniteError, undo
 from workbench.experiment.loop.stop_condition import Plan
 from workbench.experiment.recipe.learning_rate import scale_learning_rate
 from workbench.experiment.recipe.losses import logits_of

@@ -22,9 +22,9 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 
 from workbench.experiment.data.data import split, to_device
-from workbench.experiment.loop.guard import Guard, NonFiniteError
 from workbench.experiment.loop.measures import is_sampled
 from workbench.experiment.loop.step import forward
+from workbench.experiment.loop.step_undo import Guard, NonFiniteError
 from workbench.gradient_flow.log import gradient_norms
 from workbench.parallel.checks.branches import reached, zero_for
 from workbench.parallel.checks.structure import NewPathError, Structure, StructureChangedError
@@ -172,8 +172,8 @@ def rank_step(
         whole.gather()
     hooks.call()
     training.modeset.before_clip(training.optimizer)
-    if training.scaler is not None and training.beside:
-        training.scaler.unscale_more(training.beside)
+    if training.scaler is not None and training.extra_parameters:
+        training.scaler.unscale_more(training.extra_parameters)
     norm = _clipped(training)
     training.guard.check_gradients(scaled=training.scaled)
     if training.scaler is not None:

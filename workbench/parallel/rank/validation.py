@@ -26,7 +26,7 @@ import torch
 import torch.distributed as dist
 
 from workbench.experiment.data.data import DataError, DataSource, copied
-from workbench.experiment.loop.guard import forward_undone
+from workbench.experiment.loop.step_undo import forward_undone
 from workbench.experiment.loop.validation import Tally, Validation, evaluate
 from workbench.experiment.state.host_random import HostRandom
 from workbench.experiment.state.rng import TorchState

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from workbench.experiment.data.data import batch_size_of, split
-from workbench.experiment.loop.guard import NonFiniteError
 from workbench.experiment.loop.local_steps import MOST
+from workbench.experiment.loop.step_undo import NonFiniteError
 from workbench.experiment.loop.validation import Validation
 from workbench.experiment.recipe.learning_rate import follow_learning_rate, scale_learning_rate
 from workbench.experiment.report.events import EpochDone, StepDone
@@ -401,7 +401,7 @@ def _look_for_whole_batches(training: Training) -> None:
     They must where it cannot be determined: the model has begun to do what it did in no step
     before.
     """
-    batch = training.cursor.look()
+    batch = training.cursor.peek()
     if batch is None:
         return
     count = batch_size_of(*split(batch))

@@ -123,14 +123,14 @@ def notes_on_hooks(training: Training, layout: Layout) -> Iterator[str]:
             f"under {layout} {' and '.join(paths[:2])}{more} see{'s' if len(paths) == 1 else ''} "
             "the rows of one rank's part of a batch; what hooks keep comes back from rank 0"
         )
-    modes = (*training.asked_from.function_modes, *training.asked_from.dispatch_modes)
+    modes = (*training.caller_settings.function_modes, *training.caller_settings.dispatch_modes)
     for mode in modes:
         if not isinstance(mode, DeviceContext) and not attachments.is_ours(mode):
             yield (
                 f"{type(mode).__name__}, which is on where the run was started, sees each rank's "
                 "part of a batch; what it keeps comes back from rank 0"
             )
-    for path, hook in hooks_of(training, training.asked_from):
+    for path, hook in hooks_of(training, training.caller_settings):
         if (kept := _kept_in_a_module(hook)) is not None:
             yield (
                 f"{path} keeps {kept} in {hook.__module__}, which each rank imports for itself: "

@@ -66,7 +66,7 @@ class PackingError(TypeError):
 def pack(
     training: Training,
     path: Path,
-    asked_from: Settings | None = None,
+    caller_settings: Settings | None = None,
     *,
     seal: Seal | None = None,
 ) -> HookState | None:
@@ -77,7 +77,7 @@ def pack(
     Args:
         training: the training to write.
         path: the file, in a folder that belongs to the user alone.
-        asked_from: what is set where it was requested; None: that of the run.
+        caller_settings: what is set where it was requested; None: that of the run.
         seal: seal of the session; None: that of this process.
 
     Returns:
@@ -102,12 +102,16 @@ def pack(
         "clip_grad_norm": training.clip_grad_norm,
         "model_paths": (training.undivided, training.model_paths, training.num_new_paths),
     }
-    asked_from = asked_from or Settings(ProcessSettings.current(), training.asked_from)
-    asked_from = asked_from._replace(thread=_without_modes_of_here(training, asked_from.thread))
+    caller_settings = caller_settings or Settings(
+        ProcessSettings.current(), training.caller_settings
+    )
+    caller_settings = caller_settings._replace(
+        thread=_without_modes_of_here(training, caller_settings.thread)
+    )
     left_out = _left_out(training.model, training.optimizer)
 
     def hooks() -> HookState:
-        found = HookState.of(training, asked_from.thread, lambda one: _can(one, left_out))
+        found = HookState.of(training, caller_settings.thread, lambda one: _can(one, left_out))
         for where, whose in found.aliases():
             raise PackingError(
                 f"{where} shares its memory with {whose}, which a copy in another process would "
@@ -117,7 +121,7 @@ def pack(
         return found
 
     kept = Kept(training.object_state, hooks)
-    return dump(path, parts, settings, left_out, asked_from, kept=kept, seal=seal)
+    return dump(path, parts, settings, left_out, caller_settings, kept=kept, seal=seal)
 
 
 def dump(
@@ -125,7 +129,7 @@ def dump(
     parts: dict[str, Any],
     settings: dict[str, Any],
     left_out: dict[int, int] | None = None,
-    asked_from: Settings | None = None,
+    caller_settings: Settings | None = None,
     *,
     kept: Kept | None = None,
     seal: Seal | None = None,
@@ -137,7 +141,7 @@ def dump(
         parts: what the user made, by the names that messages use for it.
         settings: plain data.
         left_out: identity of every tensor that stays behind -> its number.
-        asked_from: what is set where it was requested; None: on this thread.
+        caller_settings: what is set where it was requested; None: on this thread.
         kept: what must come back of what it keeps.
         seal: seal of the session; None: that of this process.
 
@@ -148,14 +152,14 @@ def dump(
         PackingError: a part cannot be pickled.
     """
     left_out = left_out or {}
-    asked_from = asked_from or Settings.current(torch.device("cpu"))
+    caller_settings = caller_settings or Settings.current(torch.device("cpu"))
     try:
         stream = io.BytesIO()
         pickle.dump({"path": sys.path, "cells": cells()}, stream)
         pickler = _Pickler(stream, left_out, path.parent)
         operators = [one for one in torch_objects.operators_of_cells() if _can(one, {})]
-        pickler.dump((asked_from.process, operators))
-        _dump_whole(pickler, (parts, settings, asked_from.thread, attachments.hooks_of_all()))
+        pickler.dump((caller_settings.process, operators))
+        _dump_whole(pickler, (parts, settings, caller_settings.thread, attachments.hooks_of_all()))
         objects, hooks = (None, None) if kept is None else kept
         if objects is not None:
             objects.keep_those_in(pickler.travelled(), left_out)
@@ -165,7 +169,7 @@ def dump(
     except PackingError:
         raise
     except Exception as error:  # noqa: BLE001 - a __reduce__ of the user's may raise anything
-        sent = {**parts, **_around(asked_from)}
+        sent = {**parts, **_around(caller_settings)}
         raise PackingError(_explained(sent, left_out, error)) from None
     return found
 
@@ -179,7 +183,7 @@ def unpack(
         path: what `pack` wrote.
         local_rank: index of the accelerator of this machine that it uses, if it was on one.
         as_there: whether to apply in this process what was set where it was packed (`read`); what
-            was set for the thread is then in ``training.asked_from``.
+            was set for the thread is then in ``training.caller_settings``.
         seal: seal of the session; None: that of this process.
 
     Raises:
@@ -200,7 +204,7 @@ def unpack(
         for one in training.object_state.shared:
             one.share_again()
     if as_there:
-        training.asked_from = thread.on(device)
+        training.caller_settings = thread.on(device)
     return training
 
 
@@ -312,15 +316,15 @@ class Settings(NamedTuple):
         return cls(ProcessSettings.current(), ThreadState.current(device))
 
 
-def _around(asked_from: Settings) -> dict[str, Any]:
+def _around(caller_settings: Settings) -> dict[str, Any]:
     """Return what is sent along with a training, by the names that messages use for it."""
-    thread = asked_from.thread
+    thread = caller_settings.thread
     modes = [*thread.function_modes, *thread.dispatch_modes]
     named = {f"the {type(mode).__name__} that is on where it was started": mode for mode in modes}
     return {
         **named,
         "the hooks on saved tensors": thread.saved_tensors_hooks,
-        "the settings of this process": asked_from.process,
+        "the settings of this process": caller_settings.process,
         "the hooks of all modules and optimizers": attachments.hooks_of_all(),
     }
 

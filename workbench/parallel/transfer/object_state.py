@@ -176,7 +176,7 @@ class ObjectState:
     def undone(self) -> Generator[None]:
         """Restore objects other than modules on leaving: inside, a step is tried.
 
-        Attributes of modules are restored by the caller (`workbench.experiment.loop.guard`).
+        Attributes of modules are restored by the caller (`workbench.experiment.loop.step_undo`).
         """
         known = self._known
         beside = [one for one in self.objects if not isinstance(one, nn.Module)]

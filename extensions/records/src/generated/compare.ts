@@ -3,21 +3,24 @@
 
 import type { Schema } from '../schema';
 
-/** Every arm of a comparison, with every block of steps that was timed and every loss. */
+/** Every variant of a comparison, with every block of steps that was timed and every loss. */
 export interface CompareRecord {
   readonly schema: 'workbench.compare/1';
   readonly title: string;
   readonly device: string;
-  /** CPU threads of an arm, all of its ranks together. */
+  /** CPU threads of a variant, all of its ranks together. */
   readonly threads: number;
   readonly torch_version: string;
   /** Unix time, seconds. */
   readonly recorded_at: number;
-  /** Rounds that were completed: in each, every arm did one block of steps, in random order. */
+  /**
+   * Rounds that were completed: in each, every variant did one block of steps, in random
+   * order.
+   */
   readonly rounds: number;
-  /** Whether somebody ended it before all rounds were done. */
+  /** Whether it was ended before all rounds were done. */
   readonly cancelled: boolean;
-  /** Share by which the speeds of two arms may differ that are a tie: 0.03. */
+  /** Share by which the speeds of two variants may differ that are a tie: 0.03. */
   readonly equal_within: number;
   /** Samples whose logits were compared. */
   readonly parity_samples: number;
@@ -54,7 +57,7 @@ export interface ComparedArm {
   readonly first_step_s: number;
   /** Median of the blocks' medians. */
   readonly step_s: number;
-  /** A quarter of the blocks' medians lies below. */
+  /** A quarter of the blocks' medians is below. */
   readonly step_q1_s: number;
   readonly step_q3_s: number;
   readonly samples_per_s: number;

@@ -3,17 +3,17 @@
 
 import type { Schema } from '../schema';
 
-/** One row of the strip: a module, or a stretch of neighbours in a long list of modules. */
+/** One row of the strip: a module, or a range of neighbours in a long list of modules. */
 export interface FlowRow {
   /**
-   * Qualified name of the module (``encoder.layer.3``), of the first one of a stretch; ``""`` is
+   * Qualified name of the module (``encoder.layer.3``), of the first one of a range; ``""`` is
    * the model.
    */
   readonly path: string;
   /**
-   * What is written beside the row: the path, with the class where that is a bare number;
-   * ``encoder.layer.0–3`` for a stretch; the names of the parameters for those that a module holds
-   * beside its submodules.
+   * What is written next to the row: the path, with the class where that is a bare number;
+   * ``encoder.layer.0–3`` for a range; the names of the parameters for those that a module holds
+   * in addition to its submodules.
    */
   readonly label: string;
   /** Class of the module; empty for neighbours of different classes. */
@@ -47,7 +47,7 @@ export interface GradientFlow {
   readonly rows: ReadonlyArray<FlowRow>;
   /**
    * The sampled steps, counted from 1. A step whose update was refused (a gradient was not
-   * finite) appears beside the one that took its place: equal numbers may follow each other.
+   * finite) appears next to the one that replaced it: equal numbers may follow each other.
    */
   readonly step: Float64Array;
   /**

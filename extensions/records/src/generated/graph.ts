@@ -14,7 +14,7 @@ export const STORAGE_KINDS = ['activation', 'parameter', 'buffer', 'input'] as c
 export type StorageKind = (typeof STORAGE_KINDS)[number];
 
 /**
- * A Python ``if`` or ``while`` that asked a tensor, and so chose what the graph became.
+ * A Python ``if`` or ``while`` that read a tensor, and so chose what the graph became.
  *
  * No gradient flows through it; it says why these nodes are there and others are not.
  */
@@ -25,7 +25,7 @@ export interface Branch {
   readonly values: string;
   /** What the test came to. */
   readonly taken: boolean;
-  /** The module that asked. */
+  /** The module that read it. */
   readonly module: number;
   readonly source: number;
   /** The node that made what was tested; -1 where that is none of this graph. */
@@ -137,14 +137,14 @@ export interface GraphRecord {
   readonly bin_node: Int32Array;
   /** Magnitudes from ``10**power`` up to, not including, ``10**(power + 1)``. */
   readonly bin_power: Int32Array;
-  /** Share of all values of the gradient, zeros included, that lie there, above 0 up to 1. */
+  /** Share of all values of the gradient, zeros included, that are there, above 0 up to 1. */
   readonly bin_share: Float32Array;
   /** Whether backward was watched: only then do the ``node_gradient_*`` columns say anything. */
   readonly gradients: boolean;
   readonly non_finite: NonFinite | null;
   /** Parameters of the model that this loss does not reach, in the model's order. */
   readonly unreached: ReadonlyArray<Unreached>;
-  /** What Python asked of tensors in the forward, in that order. */
+  /** What Python read of tensors in the forward, in that order. */
   readonly branches: ReadonlyArray<Branch>;
   /**
    * One row per operation of the backward graph that AOTAutograd made for a compiled node, in the

@@ -49,7 +49,7 @@ export interface GraphDiff extends Omit<GraphRecord, 'schema'> {
   readonly schema: 'workbench.graph_diff/2';
   readonly a: DiffSide;
   readonly b: DiffSide;
-  /** What changed, the cause first where the lines that ran tell it. */
+  /** What changed, the cause first where the lines that ran show it. */
   readonly sentence: string;
   /** The line behind the cause, an index into ``sources``; -1 where none is known. */
   readonly cause_source: number;

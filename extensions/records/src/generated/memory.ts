@@ -21,7 +21,7 @@ export type Growth = (typeof GROWTHS)[number];
 /**
  * A `MemoryRecord` reduced to what the panel's chart draws: at most 400 points.
  *
- * Every point is the maximum of its stretch of events, so the peak is never lost.
+ * Every point is the maximum of its range of events, so the peak is never lost.
  */
 export interface MemoryChart {
   readonly schema: 'workbench.memory_chart/1';
@@ -64,13 +64,13 @@ export interface MemoryRecord {
   readonly batch_size: number;
   /** Whether an allocator was simulated: ``segment_...`` and addresses are then its answers. */
   readonly is_predicted: boolean;
-  /** Name of the card that is predicted or played; empty for none. */
+  /** Name of the GPU that is predicted or simulated; empty for none. */
   readonly card: string;
-  /** What the allocator may use of that card; -1 where there is none. */
+  /** What the allocator may use of that GPU; -1 where there is none. */
   readonly card_bytes: number;
   /**
    * Settings of the allocator that was recorded or simulated, as in ``PYTORCH_CUDA_ALLOC_CONF``;
-   * empty for the defaults, and where there is none (CPU) or nobody says.
+   * empty for the defaults, and where there is none (CPU) or it is unknown.
    */
   readonly settings: string;
   /** Peak of the bytes reserved, at least and at most, of a prediction; ``(-1, -1)`` else. */
@@ -88,13 +88,13 @@ export interface MemoryRecord {
   readonly block_start: Int32Array;
   readonly block_end: Int32Array;
   /**
-   * The event that asked for the block to be freed where it stayed *pending* until ``block_end``,
+   * The event that requested the block to be freed where it stayed *pending* until ``block_end``,
    * because a stream still used it; -1 where it was freed at once, or not at all.
    */
   readonly block_pending: Int32Array;
   /** What it occupies: the request, rounded up, and a rest too small to be split off. */
   readonly block_bytes: Float64Array;
-  /** What was asked for. */
+  /** What was requested. */
   readonly block_requested: Float64Array;
   /** Index into `CATEGORIES`. */
   readonly block_category: Uint8Array;
@@ -139,7 +139,7 @@ export interface MemoryRecord {
   /** 0 in the default pool, else the number of a private pool (a CUDA graph's, a ``MemPool``). */
   readonly segment_private: Int32Array;
   readonly oom_event: Int32Array;
-  /** What was asked for and refused. */
+  /** What was requested and refused. */
   readonly oom_bytes: Float64Array;
   /** What the device still had free; -1 where the trace does not say. */
   readonly oom_free: Float64Array;
@@ -157,7 +157,7 @@ export interface MemoryRecord {
   readonly certificate: Certificate | null;
 }
 
-/** A named stretch of a step (``forward``, ``backward``, ``optimizer``): events [start, end). */
+/** A named range of a step (``forward``, ``backward``, ``optimizer``): events [start, end). */
 export interface Phase {
   readonly name: string;
   readonly start: number;

@@ -123,7 +123,7 @@ export interface Failure {
   readonly num_frames: number;
   readonly num_user_frames: number;
   readonly step: number;
-  /** Where memory ran out: what was asked for, what there was, and on which card. */
+  /** Where memory ran out: what was requested, what there was, and on which GPU. */
   readonly memory: ReadonlyArray<Fact>;
   /** Id of the memory record of the failed step, where one was kept. */
   readonly capture: string;
@@ -159,7 +159,7 @@ export interface ModeState {
   readonly default: string;
   readonly choices: ReadonlyArray<ModeChoice>;
   readonly badge: Badge;
-  /** The value that is being prepared while training goes on under ``value``. */
+  /** The value that is being prepared while training continues under ``value``. */
   readonly pending: string;
 }
 

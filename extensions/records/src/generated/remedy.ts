@@ -9,7 +9,7 @@ export interface Remedy {
   readonly code: string;
   /** Peak of the bytes reserved with it; -1 where it does not fit at all. */
   readonly peak_bytes: number;
-  /** Whether the step ran to its end on the same card. */
+  /** Whether the step ran to its end on the same GPU. */
   readonly fits: boolean;
   /** What it costs, in one sentence: time, accuracy, or nothing. */
   readonly cost: string;

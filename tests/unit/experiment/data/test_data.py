@@ -224,14 +224,14 @@ def passes(loader: Any, tell: Any, epochs: int = 3) -> list[list[int]]:
 
 
 class ByEpoch:
-    """Shuffles by the epoch that it is told; a sampler of samples or, in lists, of batches."""
+    """Shuffles by the epoch that is set; a sampler of samples or, in lists, of batches."""
 
     def __init__(self, count: int, size: int = 0) -> None:
-        self.count, self.size, self.epoch, self.told = count, size, 0, list[int]()
+        self.count, self.size, self.epoch, self.epochs = count, size, 0, list[int]()
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
-        self.told.append(epoch)
+        self.epochs.append(epoch)
 
     def __len__(self) -> int:
         return -(-self.count // self.size) if self.size else self.count
@@ -311,7 +311,7 @@ def of_loader() -> tuple[Any, Any]:
         of_loader,
     ],
 )
-def test_what_shuffles_by_the_epoch_is_told_it(made: Callable[[], tuple[Any, Any]]) -> None:
+def test_what_shuffles_by_the_epoch_is_given_it(made: Callable[[], tuple[Any, Any]]) -> None:
     expected = passes(*made())
     found = orders(data_source(made()[0], **OPTIONS))
     assert found == expected
@@ -337,7 +337,7 @@ class Curriculum(Dataset[Any]):
 @pytest.mark.parametrize(
     ("order", "loaded"), [("workbench", False), ("workbench", True), ("loader", True)]
 )
-def test_a_dataset_is_told_the_epoch_whoevers_the_order_is(order: Any, loaded: bool) -> None:
+def test_a_dataset_is_given_the_epoch_in_either_order(order: Any, loaded: bool) -> None:
     dataset = Curriculum()
     given = DataLoader(dataset, 4) if loaded else dataset
     found = orders(data_source(given, batch_size=4, seed=0, shuffle=False, order=order))
@@ -349,7 +349,7 @@ def test_the_next_samples_are_looked_at_as_their_epoch_has_them() -> None:
     assert source.first(2, 4, 3)[1].tolist() == [204, 205, 206]
 
 
-def test_a_run_that_goes_on_in_the_middle_of_an_epoch_tells_no_other_epoch(tmp_path: Path) -> None:
+def test_a_run_that_continues_in_the_middle_of_an_epoch_sets_no_other_epoch(tmp_path: Path) -> None:
     sampler = ByEpoch(12)
     seen: list[int] = []
     model = nn.Linear(2, 12)
@@ -361,7 +361,7 @@ def test_a_run_that_goes_on_in_the_middle_of_an_epoch_tells_no_other_epoch(tmp_p
     exp.close()
     expected = [label for epoch in passes(*of_sampler()) for label in epoch]
     assert [int(value) // 2 for value in seen] == expected
-    assert sorted(set(sampler.told)) == [0, 1, 2]
+    assert sorted(set(sampler.epochs)) == [0, 1, 2]
 
 
 # -- the loader's own order -------------------------------------------------------------------
@@ -453,7 +453,7 @@ def test_the_loaders_own_order_is_a_plain_loops(
         assert found == pytest.approx(val_losses, rel=1e-6)
 
 
-def test_a_look_at_the_step_after_a_run_leaves_the_loaders_order_as_it_is(tmp_path: Path) -> None:
+def test_inspecting_the_step_after_a_run_leaves_the_loaders_order_as_it_is(tmp_path: Path) -> None:
     """The batch that is fetched for it is the next run's first one, and its draws are with it."""
     from workbench.memory import MemoryProbe
 
@@ -477,7 +477,7 @@ def test_a_look_at_the_step_after_a_run_leaves_the_loaders_order_as_it_is(tmp_pa
 
 
 @pytest.mark.parametrize("before", [0, 2, 4, 6])
-def test_a_look_at_the_next_batch_leaves_the_loaders_order_as_it_is(
+def test_inspecting_the_next_batch_leaves_the_loaders_order_as_it_is(
     tmp_path: Path, before: int
 ) -> None:
     """As a prediction of memory has it: before the first step, and between two runs."""
@@ -500,7 +500,7 @@ def test_a_look_at_the_next_batch_leaves_the_loaders_order_as_it_is(
     assert_equal(model, expected)
 
 
-def test_a_look_at_the_very_end_of_an_epoch_leaves_it_too(tmp_path: Path) -> None:
+def test_inspecting_the_end_of_an_epoch_leaves_it_too(tmp_path: Path) -> None:
     """After steps that end with an epoch, of which nobody knows yet that it is over."""
     from workbench.memory import MemoryProbe
 
@@ -523,8 +523,8 @@ def test_a_look_at_the_very_end_of_an_epoch_leaves_it_too(tmp_path: Path) -> Non
 def test_under_the_default_order_a_loaders_generator_is_said_to_be_unused(kind: str) -> None:
     source = data_source(LOADERS[kind](), **OPTIONS)
     assert source.note == (
-        "train is shuffled by seed 3, so that a run goes on from anywhere, and not by the loader's "
-        "generator: order='loader' keeps the loader's own order"
+        "train is shuffled with seed 3, so that a run can be resumed at any step, and not with the "
+        "loader's generator: order='loader' keeps the loader's own order"
     )
     assert source.repeats
 
@@ -548,7 +548,7 @@ def test_the_loaders_order_needs_a_loader(given: Any, name: str) -> None:
     assert sum(len(y) for _, y in val.batches(0)) in (4, 10)
 
 
-def test_an_order_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_order_is_refused() -> None:
     with pytest.raises(DataError, match="order is 'mine'; valid: 'workbench', 'loader'"):
         data_source(pair(), order="mine", **OPTIONS)  # type: ignore[arg-type]
 
@@ -678,7 +678,7 @@ def test_a_batch_that_is_a_named_tuple_is_a_pair() -> None:
 
 @pytest.mark.parametrize("shape", [(8,), (1, 5), (1, 6, 6)])
 @pytest.mark.parametrize("batch_size", [4, None])
-def test_a_list_of_what_may_be_samples_or_batches_is_asked_about(
+def test_a_list_of_what_may_be_samples_or_batches_is_refused(
     shape: tuple[int, ...], batch_size: int | None
 ) -> None:
     """An autoencoder's samples, or several labels: one step of each would be none of a batch."""

@@ -100,10 +100,10 @@ def test_a_state_is_gone_back_to_and_ranks_go_apart(kind: Any) -> None:
 def test_one_that_is_made_for_a_first_sample_is_found_then() -> None:
     data = Data()
     generators = Generators(lambda: found_in(data))
-    assert not generators.look_again()
+    assert not generators.refresh()
     data.late = np.random.default_rng(0)  # type: ignore[attr-defined]
-    assert generators.look_again()
-    assert not generators.look_again()
+    assert generators.refresh()
+    assert not generators.refresh()
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_what_a_data_set_keeps_goes_apart_from_a_generator_that_is_made_late() -
     generators = Generators(lambda: drawn_by(source), kept_by(source))
     state, at_home = generators.state(), held_by(other)
     there[0]
-    assert generators.look_again()
+    assert generators.refresh()
     changed = generators.held.read()
     at_home.write(pickle.loads(pickle.dumps(changed)))
     assert here.calls == 1

@@ -20,7 +20,7 @@ import torch
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
 
 from workbench.experiment.data.dataset_state import DataState, data_state_of
-from workbench.experiment.state.small_values import MOST_BYTES, MOST_ELEMENTS
+from workbench.experiment.state.value_snapshots import MOST_BYTES, MOST_ELEMENTS
 
 
 class Harder:
@@ -249,7 +249,7 @@ def test_what_a_sample_makes_of_a_value_is_seen_and_undone(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_what_a_sample_makes_of_a_value_comes_home(name: str) -> None:
+def test_what_a_sample_makes_of_a_value_comes_back(name: str) -> None:
     value, change = copy.deepcopy(KNOWN[name])
     there: Any = Kept(value)
     here: Any = copy.deepcopy(there)
@@ -263,7 +263,7 @@ def test_what_a_sample_makes_of_a_value_comes_home(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TO_THE_UNKNOWN)
-def test_what_is_no_longer_known_stays_as_it_is_at_home(name: str) -> None:
+def test_what_is_no_longer_known_stays_as_it_is_locally(name: str) -> None:
     value, change = copy.deepcopy(TO_THE_UNKNOWN[name])
     there: Any = Kept(value)
     here: Any = copy.deepcopy(there)
@@ -291,7 +291,7 @@ GENERATORS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
 
 
 @pytest.mark.parametrize("name", GENERATORS)
-def test_a_draw_is_seen_undone_and_comes_home(name: str) -> None:
+def test_a_draw_is_seen_undone_and_comes_back(name: str) -> None:
     make, draw = GENERATORS[name]
     there: Any = Kept(make())
     here: Any = Kept(make())
@@ -309,7 +309,7 @@ def test_a_draw_is_seen_undone_and_comes_home(name: str) -> None:
 
 @pytest.mark.parametrize("name", GENERATORS)
 @pytest.mark.parametrize("is_named", [True, False])
-def test_one_that_a_sample_makes_is_unmade_and_comes_home(name: str, *, is_named: bool) -> None:
+def test_one_that_a_sample_makes_is_unmade_and_comes_back(name: str, *, is_named: bool) -> None:
     make, draw = GENERATORS[name]
     there: Any = Kept(None)
     here: Any = Kept(None)
@@ -334,7 +334,7 @@ class Own(random.Random):
     """Somebody's own kind of generator."""
 
 
-def test_generators_that_nobody_can_make_or_all_draw_from_are_left_alone() -> None:
+def test_generators_that_cannot_be_made_or_all_draw_from_are_left_alone() -> None:
     there: Any = Kept(None)
     here: Any = Kept(None)
     at_home, kept = DataState(here), DataState(there)
@@ -377,7 +377,7 @@ def test_what_is_opened_later_stays_open() -> None:
     assert data.kept is data.other is file
 
 
-def test_what_another_holds_is_written_by_nobody() -> None:
+def test_what_another_holds_is_not_written() -> None:
     data: Any = Kept(None)
     data.table = [[at] * 3 for at in range(3)]
     data.kept, data.row = data.table[0], data.rows[0]
@@ -542,7 +542,7 @@ class Loading(OrderedDict[str, Any]):
         (Loading(b=[1], a=2), OrderedDict, lambda one: OrderedDict.update(one, c=3)),
     ],
 )
-def test_containers_with_methods_of_their_own_are_not_asked(
+def test_containers_with_methods_of_their_own_are_not_called(
     value: Any, own: Any, change: Callable[[Any], None]
 ) -> None:
     data: Any = Kept(value)

@@ -1,4 +1,4 @@
-"""A look before the first step: the run is the one that nobody looked at."""
+"""An inspection before the first step: the run is the same as without it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ WAYS = [(seed,), (look, seed), (seed, look), (look, look, seed, look), (seed, lo
 @pytest.mark.parametrize("ways", WAYS, ids=lambda ways: "-".join(way.__name__ for way in ways))
 @pytest.mark.parametrize("kind", DRAWS)
 @pytest.mark.parametrize("own_generator", [False, True])
-def test_a_run_is_the_one_that_nobody_looked_at(
+def test_a_run_is_the_one_that_was_not_inspected(
     tmp_path: Path, ways: tuple[Any, ...], kind: str, own_generator: bool
 ) -> None:
     def loader() -> DataLoader[Any]:
@@ -116,5 +116,5 @@ def test_an_order_that_is_given_once_stays(tmp_path: Path, ways: tuple[Any, ...]
         way(exp)
     exp.run(epochs=1, wait=True)
     assert exp.step_count == NUM_SAMPLES // BATCH
-    notes = [note for note in exp.notes if "when it was looked at" in note]
+    notes = [note for note in exp.notes if "fetched for inspection" in note]
     assert len(notes) == (seed in ways)

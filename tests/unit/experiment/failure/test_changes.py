@@ -11,7 +11,7 @@ from torch import nn
 
 from workbench.experiment import Experiment
 from workbench.experiment.failure.changes import Change
-from workbench.experiment.loop.guard import undone
+from workbench.experiment.loop.step_undo import undone
 
 CHANGES = {
     "modes": Change(modes="bf16"),

@@ -12,13 +12,13 @@ from torch import nn
 
 from tests.unit.experiment.plain_loop import BATCH, batches, data, linear, seeded
 from workbench.experiment import Experiment
-from workbench.experiment.loop.guard import undone
+from workbench.experiment.loop.step_undo import undone
 
 RATE = 0.1
 
 
 class Gate(nn.Linear):
-    """Waits in its forward, from the second step on, until it is told to go on."""
+    """Waits in its forward, from the second step on, until it may continue."""
 
     def __init__(self) -> None:
         super().__init__(6, 3)
@@ -70,8 +70,8 @@ def test_a_step_between_runs_is_gone_on_from_and_reported(tmp_path: Path) -> Non
     exp.run(steps=1, wait=True)
     assert torch.equal(model.weight, by_hand.weight)
     assert about_steps(exp) == [
-        "the optimizer was stepped once by a cell before step 3, which goes on from the weights "
-        "that this made"
+        "the optimizer was stepped once by a cell before step 3, which continues with the "
+        "resulting weights"
     ]
 
 
@@ -112,8 +112,8 @@ def test_another_experiment_that_steps_it_is_named(tmp_path: Path) -> None:
     cells_own_step(model, optimizer)
     first.run(steps=1, wait=True)
     assert about_steps(first) == [
-        "the optimizer was stepped 2 times by second and once by a cell before step 2, which goes "
-        "on from the weights that this made"
+        "the optimizer was stepped 2 times by second and once by a cell before step 2, which "
+        "continues with the resulting weights"
     ]
 
 

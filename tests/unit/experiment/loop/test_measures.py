@@ -125,16 +125,16 @@ def test_which_steps_are_sampled() -> None:
     assert later == [110, 120, 130, 140, 150]
 
 
-def test_readers_are_told_of_sampled_steps_until_they_are_removed(tmp_path: Path) -> None:
+def test_readers_are_notified_of_sampled_steps_until_they_are_removed(tmp_path: Path) -> None:
     exp = experiment(tmp_path, seeded(linear), data(COUNT), batch_size=1)
-    told: list[int] = []
-    remove = on_sample(exp, told.append)
+    reported: list[int] = []
+    remove = on_sample(exp, reported.append)
     exp.run(steps=ALL_UNTIL + 25, wait=True)
-    assert told == [*range(1, ALL_UNTIL + 1), 110, 120]
+    assert reported == [*range(1, ALL_UNTIL + 1), 110, 120]
     remove()
     remove()
     exp.run(steps=10, wait=True)
-    assert told[-1] == 120
+    assert reported[-1] == 120
     exp.close()
 
 

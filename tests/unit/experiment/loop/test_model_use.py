@@ -1,4 +1,4 @@
-"""Two experiments on one model: one trains at a time, and who comes second is told."""
+"""Two experiments on one model: one trains at a time, and the second gets an error."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_second_run_on_one_model_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["stop", "pause", "dropped"])
-def test_one_that_was_told_to_end_is_waited_for(tmp_path: Path, how: str) -> None:
+def test_one_that_was_requested_to_end_is_waited_for(tmp_path: Path, how: str) -> None:
     """The cell is run again: the same name has the new experiment."""
     turnstile = Turnstile()
     exp = made(turnstile, tmp_path, "a")

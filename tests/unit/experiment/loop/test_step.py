@@ -13,10 +13,10 @@ def with_gradients() -> nn.Module:
 
 
 def test_every_gradient_is_cleared_whether_the_optimizer_holds_it_or_not() -> None:
-    held, beside, apart = with_gradients(), with_gradients(), with_gradients()
+    held, extra, apart = with_gradients(), with_gradients(), with_gradients()
     optimizer = torch.optim.SGD(held.parameters(), lr=0.1)
-    clear_gradients(optimizer, [*held.parameters(), *beside.parameters()])
-    assert [p.grad for m in (held, beside) for p in m.parameters()] == [None] * 4
+    clear_gradients(optimizer, [*held.parameters(), *extra.parameters()])
+    assert [p.grad for m in (held, extra) for p in m.parameters()] == [None] * 4
     assert apart.weight.grad is not None
 
 
@@ -25,8 +25,8 @@ def test_an_optimizer_with_its_own_way_of_clearing_keeps_it() -> None:
         def zero_grad(self, set_to_none: bool = True) -> None:
             super().zero_grad(set_to_none=False)
 
-    model, beside = with_gradients(), with_gradients()
-    parameters = [*model.parameters(), *beside.parameters()]
+    model, extra = with_gradients(), with_gradients()
+    parameters = [*model.parameters(), *extra.parameters()]
     clear_gradients(Keeps(model.parameters(), lr=0.1), parameters)
     assert torch.equal(model.weight.grad, torch.zeros(2, 2))
-    assert beside.weight.grad is None
+    assert extra.weight.grad is None

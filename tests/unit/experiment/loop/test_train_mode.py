@@ -152,7 +152,7 @@ def test_a_model_given_in_eval_mode_is_said_to_be_switched(tmp_path: Path, look:
 
 
 def test_eval_mode_in_the_course_of_a_run_costs_no_step_and_is_reported(tmp_path: Path) -> None:
-    """Wherever it lands: between two steps, or in the middle of one, which is computed anew."""
+    """Wherever it lands: between two steps, or in the middle of one, which is computed again."""
     expected = by_hand(net())
     for inside in (False, True):
         model = net()
@@ -273,7 +273,7 @@ def test_no_step_is_computed_twice_because_a_forward_sets_modes(
 def test_a_cell_that_sets_modes_costs_nothing_of_what_a_forward_writes_itself(
     tmp_path: Path, when: str, through_data: bool
 ) -> None:
-    """The step that is computed anew begins with the weights and the random numbers it had."""
+    """The step that is computed again begins with the weights and the random numbers it had."""
     expected = epochs_by_hand(teaches(through_data=through_data))
     model = teaches(through_data=through_data)
     exp = made(model, tmp_path)
@@ -339,7 +339,7 @@ def test_a_step_that_fails_once_says_what_it_could_not_give_back(tmp_path: Path)
     model.forward = raising  # type: ignore[method-assign]
     with pytest.raises(ValueError, match="once"):
         exp.run(steps=1, wait=True)
-    assert any("teacher.0.weight" in note and "nobody had" in note for note in exp.notes)
+    assert any("teacher.0.weight" in note and "not kept" in note for note in exp.notes)
     exp.close()
 
 
@@ -385,7 +385,7 @@ def test_modules_that_were_frozen_when_the_model_was_given_stay_frozen(tmp_path:
 
 def test_train_of_a_module_is_called_and_not_its_flag_written() -> None:
     class Keeps(nn.BatchNorm1d):
-        """Stays in eval mode whatever it is told, as people freeze batch norm."""
+        """Stays in eval mode whatever is set, as people freeze batch norm."""
 
         def train(self, mode: bool = True) -> Keeps:
             super().train(False)

@@ -404,7 +404,7 @@ def test_batches_of_different_shapes_are_averaged_by_samples_and_it_is_said(
     assert exp.best_accuracy == right / sum(y.numel() for _, y in val)
     (note,) = (one for one in exp.notes if one.startswith("val/loss"))
     assert note.startswith(
-        "val/loss is the mean of of_tokens over batches of 8, weighed by samples"
+        "val/loss is the mean of of_tokens over batches of 8, weighted by samples"
     )
     assert "cannot be taken together" in note
     exp.close()
@@ -515,7 +515,7 @@ def test_a_batch_weighs_its_samples_and_not_its_labels(tmp_path: Path, how: str)
     with torch.no_grad():
         each = [float(loss(model(x), targets)) * len(x) for x, targets in batches]
     assert validated(exp) == pytest.approx(sum(each) / 20, rel=1e-5)
-    assert any("weighed by samples" in note for note in exp.notes)
+    assert any("weighted by samples" in note for note in exp.notes)
     exp.close()
 
 
@@ -548,7 +548,7 @@ class Counts(nn.Module):
         return F.cross_entropy(logits - self.mean, labels) * (1 + 0.1 * self.calls)
 
 
-def test_the_look_at_the_whole_set_leaves_no_trace_in_a_loss(tmp_path: Path) -> None:
+def test_computing_the_whole_set_leaves_no_trace_in_a_loss(tmp_path: Path) -> None:
     """A loop calls the loss once for every batch of validation, and so it is here."""
     train, val = samples(classes, 1, 48), samples(classes, 2, 32)
     train_batches = list(zip(*(part.split(SIZE) for part in train), strict=True))

@@ -338,7 +338,7 @@ def test_an_optimizer_that_keeps_another_goes_on_with_both(tmp_path: Path) -> No
     exp.close()
 
 
-def test_an_optimizer_that_keeps_parameters_elsewhere_is_refused(tmp_path: Path) -> None:
+def test_an_optimizer_that_keeps_parameters_in_an_attribute_is_refused(tmp_path: Path) -> None:
     class Listed(torch.optim.SGD):
         def __init__(self, parameters: Any) -> None:
             parameters = list(parameters)
@@ -368,13 +368,13 @@ def test_a_part_of_the_old_model_in_the_new_one_goes_on(tmp_path: Path) -> None:
     moment = exp.optimizer.state[model.body.weight]["exp_avg"]
     exp.model = Around(model.body)
     row = next(row for row in exp.carried if row.name == "inner.weight")
-    assert (row.outcome, row.note) == ("carried", "the very parameter that was body.weight")
+    assert (row.outcome, row.note) == ("carried", "the same parameter that was body.weight")
     assert exp.optimizer.state[model.body.weight]["exp_avg"] is moment
     exp.run(steps=1, wait=True)
     exp.close()
 
 
-# -- what stays with the model before -----------------------------------------------------------
+# -- what stays with the previous model ---------------------------------------------------------
 
 
 def said(exp: Experiment, words: str) -> list[str]:
@@ -388,7 +388,7 @@ def test_the_model_before_is_said_to_train_no_more(tmp_path: Path) -> None:
     exp.model = Net()
     exp.run(epochs=1, wait=True)
     torch.testing.assert_close(weights(net), kept, rtol=0, atol=0)
-    (note,) = said(exp, "the Net before the swap is as its last step left it")
+    (note,) = said(exp, "the Net before the swap keeps the state of its last step")
     assert "exp.model is the one that trains" in note
     exp.close()
 
@@ -410,11 +410,11 @@ def test_hooks_flags_and_modes_that_stay_behind_are_reported(tmp_path: Path) -> 
     net.body.requires_grad_(False)
     exp.run(steps=1, wait=True)
     exp.model = Net()
-    (hooks,) = said(exp, "hooks that were registered on the model before")
+    (hooks,) = said(exp, "hooks that were registered on the previous model")
     assert "(body, head.weight)" in hooks
-    (flags,) = said(exp, "frozen in the model before and trained in the new one")
+    (flags,) = said(exp, "frozen in the previous model and trained in the new one")
     assert flags.startswith("body.weight, body.bias: ")
-    (modes,) = said(exp, "kept in eval mode in the model before")
+    (modes,) = said(exp, "kept in eval mode in the previous model")
     assert modes.startswith("norm: ")
     exp.run(steps=1, wait=True)
     exp.close()
@@ -425,7 +425,7 @@ def test_a_parametrization_that_stays_behind_is_reported(tmp_path: Path) -> None
     parametrizations.weight_norm(net.body)
     exp = experiment(tmp_path, net, None)
     exp.model = Net()
-    (note,) = said(exp, "parametrized in the model before and not in the new one")
+    (note,) = said(exp, "parametrized in the previous model and not in the new one")
     assert note.startswith("body.weight: ")
     new = Net()
     parametrizations.weight_norm(new.head)
@@ -485,7 +485,7 @@ def test_a_hook_that_reads_the_model_before_is_reported(tmp_path: Path) -> None:
     optimizer.register_step_post_hook(update)
     exp = experiment(tmp_path, net, optimizer)
     exp.model = Net()
-    (note,) = said(exp, "the optimizer's hook update goes on, and reads net")
+    (note,) = said(exp, "the optimizer's hook update still reads net")
     assert "let it read exp.model" in note
     exp.close()
 
@@ -523,7 +523,7 @@ def test_a_parameter_that_becomes_a_buffer_carries_as_a_state_dict_has_it(
     exp.close()
 
 
-def test_the_loss_that_nobody_gave_is_chosen_for_the_new_model(tmp_path: Path) -> None:
+def test_the_loss_that_was_not_given_is_chosen_for_the_new_model(tmp_path: Path) -> None:
     """One logit stands for binary cross entropy, and two for cross entropy."""
     data = torch.randn(64, 6), torch.arange(64) % 2
     exp = Experiment(nn.Linear(6, 1), data, data, batch_size=16, runs=tmp_path, device="cpu")
@@ -551,8 +551,8 @@ def test_a_loss_that_reads_the_model_before_is_reported(tmp_path: Path, what: st
     data = torch.randn(64, 6), torch.arange(64) % 3
     exp = Experiment(net, data, loss=loss, batch_size=16, runs=tmp_path, device="cpu")
     exp.run(epochs=1, wait=True)
-    assert not said(exp, "the loss loss goes on")
+    assert not said(exp, "the loss loss still reads")
     exp.model = Net()
-    (note,) = said(exp, "the loss loss goes on, and reads held")
+    (note,) = said(exp, "the loss loss still reads held")
     assert "let it read exp.model" in note
     exp.close()

@@ -142,7 +142,7 @@ def test_one_tensor_that_two_groups_share_is_set_once() -> None:
     assert float(shared) == 0.5
 
 
-def test_a_tensor_beside_a_number() -> None:
+def test_a_tensor_next_to_a_number() -> None:
     optimizer = of_two_groups(0.5, torch.tensor(0.25))
     scale_learning_rate(optimizer, None, 0.125)
     assert rates(optimizer) == [0.125, 0.0625]
@@ -234,7 +234,7 @@ def test_a_warm_up_over_a_backbone_at_0_is_set_by_the_head(tmp_path: Path) -> No
     )  # fmt: skip
     exp.lr = 1e-2
     assert exp.message == (
-        "step 0: lr 1e-2 for the next step; LambdaLR is at 0 and goes on as one made for it; "
+        "step 0: lr 1e-2 for the next step; LambdaLR is at 0 and continues as one created with it; "
         "parameter group 0 stays at 0"
     )
     assert rates(optimizer) == [0.0, 1e-2]
@@ -258,7 +258,7 @@ def test_groups_that_were_all_made_for_0_have_what_is_set_and_it_is_said(
     )  # fmt: skip
     exp.lr = 0.5
     assert rates(optimizer) == [0.5, 0.5]
-    goes_on = " for the next epoch; LambdaLR is at 0 and goes on as one made for it"
+    goes_on = " for the next epoch; LambdaLR is at 0 and continues as one created with it"
     assert exp.message == (
         f"step 0: lr 5e-1{goes_on if has_schedule else ''}; all 2 parameter groups were at 0 and "
         "have it now"
@@ -268,7 +268,7 @@ def test_groups_that_were_all_made_for_0_have_what_is_set_and_it_is_said(
     assert rates(optimizer) == ([0.125, 0.125] if has_schedule else [0.5, 0.5])
 
 
-def test_what_ranks_tell_leaves_a_backbone_at_0() -> None:
+def test_what_ranks_report_leaves_a_backbone_at_0() -> None:
     _, optimizer = frozen_backbone()
     follow_learning_rate(optimizer, 5e-4)
     assert rates(optimizer) == [0.0, 5e-4]
@@ -354,20 +354,20 @@ def test_a_cycle_that_begins_at_0_rises_to_the_rate() -> None:
     assert seen == [pytest.approx([0.2 * at, 0.1 * at]) for at in (1, 2, 3, 4)]
 
 
-def test_what_ranks_tell_leaves_the_schedule_as_it_is() -> None:
+def test_what_ranks_report_leaves_the_schedule_as_it_is() -> None:
     """A warm-up that is at 0 there too: the ratios come back with the rates."""
     optimizer = two_groups()
     scheduler = one_cycle(optimizer, 1.0)
     kept = {key: optimizer.param_groups[1][key] for key in ("initial_lr", "max_lr", "min_lr")}
-    for told in (0.25, 0.0, 0.125):
-        follow_learning_rate(optimizer, told)
-        assert rates(optimizer) == pytest.approx([told, told / 4])
+    for reported in (0.25, 0.0, 0.125):
+        follow_learning_rate(optimizer, reported)
+        assert rates(optimizer) == pytest.approx([reported, reported / 4])
     assert {key: optimizer.param_groups[1][key] for key in kept} == kept
     assert scheduler.base_lrs == pytest.approx([FIRST / 25, SECOND / 25])
 
 
 @pytest.mark.parametrize("kind", ["one cycle", "swa", "sequential", "cyclic", "plateau"])
-def test_a_schedule_made_after_one_was_taken_away_starts_from_the_rate(kind: str) -> None:
+def test_a_schedule_made_after_one_was_removed_starts_from_the_rate(kind: str) -> None:
     optimizer = two_groups()
     schedule = Schedule(("step", SCHEDULES[kind](optimizer, 1.0)), optimizer)
     stepped(schedule.scheduler, optimizer, 9)

@@ -248,7 +248,7 @@ def test_an_in_batch_loss_is_validated_by_batches_and_it_is_said(tmp_path: Path,
     exp = trained(tmp_path, loss, val)
     assert validated(exp) == pytest.approx(by_batches(exp, loss, val), rel=1e-5)
     (note,) = (one for one in exp.notes if one.startswith("val/loss"))
-    assert "over batches of 16, weighed by samples" in note
+    assert "over batches of 16, weighted by samples" in note
     assert "an in-batch loss, or terms that are averaged over different things" in note
 
 
@@ -363,7 +363,7 @@ def zero_at_first() -> tuple[Callable[..., torch.Tensor], list[float]]:
     return loss, margin_of
 
 
-def test_what_cannot_be_told_is_the_mean_of_batches_and_stays_it(tmp_path: Path) -> None:
+def test_what_cannot_be_determined_is_the_mean_of_batches_and_stays_it(tmp_path: Path) -> None:
     loss, margin_of = zero_at_first()
     val = samples(48, 2)
     exp = Experiment(
@@ -371,7 +371,7 @@ def test_what_cannot_be_told_is_the_mean_of_batches_and_stays_it(tmp_path: Path)
         batch_size=SIZE,
     )  # fmt: skip
     exp.run(epochs=1, wait=True)
-    assert any("whether it compares samples with each other cannot be told" in n for n in exp.notes)
+    assert any("whether it compares samples with each other cannot be seen" in n for n in exp.notes)
     assert "val/accuracy" not in exp.scalars.history()
     margin_of[0] = 1.0
     exp.run(epochs=2, wait=True)
@@ -468,7 +468,7 @@ class Draws(nn.Module):
         return focal(x, of) * (1 + 0.01 * noise)
 
 
-def test_the_look_moves_no_random_numbers_in_the_loaders_order(tmp_path: Path) -> None:
+def test_the_inspection_moves_no_random_numbers_in_the_loaders_order(tmp_path: Path) -> None:
     random.seed(0)
     np.random.seed(0)
     train, val = samples(64, 1), samples(48, 2)

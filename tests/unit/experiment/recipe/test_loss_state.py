@@ -399,7 +399,7 @@ def test_an_evaluation_leaves_what_a_loss_keeps(tmp_path: Path, made: Callable[[
     assert losses(asked=True) == losses(asked=False)
 
 
-def test_a_loss_that_changes_in_a_look_alone_is_put_back_and_it_is_said(tmp_path: Path) -> None:
+def test_a_loss_that_changes_in_an_inspection_is_restored_and_reported(tmp_path: Path) -> None:
     """Its batches change nothing, as they have no graph; the look has one."""
     calls = [0]
 

@@ -53,7 +53,7 @@ def experiment(
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every look is followed by a slice."""
     here = "workbench.experiment.recipe.schedule_forecast"
-    monkeypatch.setattr(f"{here}._LOOK_S", 0.0)
+    monkeypatch.setattr(f"{here}._EVERY_S", 0.0)
     monkeypatch.setattr(f"{here}._SHARE", math.inf)
     monkeypatch.setattr(f"{here}._IDLE_SHARE", math.inf)
 
@@ -510,7 +510,7 @@ def imports(at: int) -> float:
 
 
 @pytest.mark.parametrize("what", KEEPS)
-def test_what_a_function_keeps_is_not_moved_by_a_look(tmp_path: Path, what: str) -> None:
+def test_what_a_function_keeps_is_not_moved_by_an_inspection(tmp_path: Path, what: str) -> None:
     """Nor by a rate that is set: the rates are those of a loop that nobody looked at."""
     stateful_rates.reset()
     optimizer = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.5)
@@ -588,7 +588,7 @@ def test_a_function_that_fails_ends_the_curve_and_no_run(tmp_path: Path) -> None
     exp.close()
 
 
-def test_while_its_steps_are_computed_elsewhere_the_curve_stays(tmp_path: Path) -> None:
+def test_while_ranks_compute_its_steps_the_curve_stays(tmp_path: Path) -> None:
     """What is here of the schedule is what it was when the training left."""
     exp = experiment(tmp_path, lambda o: lr_scheduler.LambdaLR(o, decays))
     known = whole(exp)
@@ -596,12 +596,12 @@ def test_while_its_steps_are_computed_elsewhere_the_curve_stays(tmp_path: Path) 
     training.is_remote, training.step_count = True, 17
     assert whole(exp) == known
     exp.lr = 0.25
-    assert exp.message == "step 17: lr 2.5e-1, and LambdaLR goes on scaled with it"
+    assert exp.message == "step 17: lr 2.5e-1, and LambdaLR is scaled with it"
     scheduler: Any = exp.scheduler
     assert scheduler.base_lrs == [0.5], "whoever computes the steps scales it"
     for _ in range(2):
         waiting = whole(exp)
-    assert (waiting.why, waiting.low) == ("no curve until the training is back from its ranks", ())
+    assert (waiting.why, waiting.low) == ("no curve while ranks compute the steps", ())
     training.is_remote, training.step_count = False, 0
     whole(exp)
     assert whole(exp).low[:2] == (0.25, 0.45), "as the optimizer and the schedule are by then"
@@ -629,11 +629,11 @@ def test_a_scheduler_with_rates_of_its_own_is_said_not_to_be_scaled(tmp_path: Pa
     exp = experiment(tmp_path, OwnRates)
     assert whole(exp).low[:3] == pytest.approx((0.5, 0.25, 0.16667), rel=1e-3)
     assert whole(exp).effect == (
-        "A rate set here holds until the step is over: OwnRates goes by rates of its own, which "
+        "A rate set here holds until the step is over: OwnRates uses rates of its own, which "
         "are not scaled."
     )
     exp.lr = 1.0
-    assert exp.message == "step 0: lr 1e0 until OwnRates steps, which goes by rates of its own"
+    assert exp.message == "step 0: lr 1e0 until OwnRates steps, which uses rates of its own"
     assert whole(exp).low[:3] == pytest.approx((1.0, 0.25, 0.16667), rel=1e-3)
     exp.close()
 
@@ -650,8 +650,8 @@ def test_a_scheduler_of_the_users_that_goes_by_its_first_rates_is_scaled(tmp_pat
 def test_at_rate_0_it_says_how_a_rate_that_is_set_goes_on(tmp_path: Path) -> None:
     exp = experiment(tmp_path, lambda o: lr_scheduler.LambdaLR(o, lambda step: min(1.0, step / 4)))
     assert whole(exp).effect == (
-        "LambdaLR is at rate 0: a rate set here holds for the next step, and the schedule goes on "
-        "as one made for it."
+        "LambdaLR is at rate 0: a rate set here holds for the next step, and the schedule "
+        "continues as one created with it."
     )
     exp.lr = 1.0
     assert whole(exp).low[:5] == (1.0, 0.25, 0.5, 0.75, 1.0)

@@ -473,7 +473,7 @@ def test_a_plateau_of_accuracy_without_any_says_so(tmp_path: Path) -> None:
     exp.run(epochs=3, wait=True)
     assert exp.status == "finished"
     assert exp.learning_rate == 0.1
-    assert sum("ReduceLROnPlateau has nothing to go by" in note for note in exp.notes) == 1
+    assert sum("ReduceLROnPlateau has no metric to follow" in note for note in exp.notes) == 1
     exp.close()
 
 
@@ -598,7 +598,7 @@ def test_a_scheduler_that_raises_costs_no_step(
     assert_same(run.of_experiment(exp), nothing_lost)
 
 
-def test_a_scheduler_that_raises_after_an_epoch_is_asked_again(tmp_path: Path) -> None:
+def test_a_scheduler_that_raises_after_an_epoch_is_called_again(tmp_path: Path) -> None:
     """As a failed validation is: the epoch ends once, and no batch is trained on twice."""
     run, epochs = Run(lambda o: Fails(o, 2)), list[int]()
     exp = run.experiment(tmp_path, schedule_every="epoch", val=_VAL)

@@ -390,11 +390,13 @@ def test_ranks_decide_by_the_batch_of_all_of_them() -> None:
         parts = list(zip(outputs.split(4), labels.split(4), strict=True))
         alone = [reader_of(lambda a, _: a.sum(), *part).decision for part in parts]
         assert alone[0] != alone[1], "the test tells nothing"
-        told: list[list[bool]] = []
+        reported: list[list[bool]] = []
         for part in parts:
             reader = AnswerReader(look_up(lambda a, _: a.sum()))
-            reader.decide(*part, lambda facts, told=told: told.append(list(facts)) or facts)
-        together = [all(both) for both in zip(*told, strict=True)]
+            reader.decide(
+                *part, lambda facts, reported=reported: reported.append(list(facts)) or facts
+            )
+        together = [all(both) for both in zip(*reported, strict=True)]
         for part in parts:
             reader = AnswerReader(look_up(lambda a, _: a.sum()))
             reader.decide(*part, lambda _: together)  # noqa: B023

@@ -18,7 +18,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from tests.integration.parallel.support import Meter, Net, made
 from workbench.experiment import Experiment
-from workbench.experiment.loop.guard import rehearse
+from workbench.experiment.loop.step_undo import rehearse
 from workbench.experiment.state import hook_copy
 from workbench.experiment.state.hook_copy import hooks_undone
 from workbench.experiment.state.hook_reach import known_of, reached
@@ -156,7 +156,8 @@ def test_objects_of_libraries_and_of_the_experiment_are_left_alone(tmp_path: Pat
     experiment.model.head.register_forward_hook(hook)
     training = experiment._training
     values = [
-        value for _, value in reached(training, training.asked_from, known_of(training), here=True)
+        value
+        for _, value in reached(training, training.caller_settings, known_of(training), here=True)
     ]
     assert any(value is steps for value in values)
     assert not any(value is one for value in values for one in (writer, mine, experiment))
@@ -183,7 +184,7 @@ def test_what_is_too_large_to_be_copied_is_named_if_it_changes(
     experiment.model.head.register_forward_hook(hook)
     rehearse(experiment._training)
     assert small.tolist() == [0.0, 0.0]
-    said = [note for note in experiment.notes if "no copy could be made" in note]
+    said = [note for note in experiment.notes if "could not be copied" in note]
     assert len(said) == 1
     assert "average of the hook hook on head" in said[0]
     assert "table" not in said[0]
@@ -202,7 +203,7 @@ def test_a_hook_that_raises_leaves_no_trace_either(tmp_path: Path) -> None:
     assert heard == []
 
 
-def test_a_counter_in_a_module_that_is_trained_is_nobody_elses(tmp_path: Path) -> None:
+def test_a_counter_in_a_module_that_is_trained_is_left_to_the_module(tmp_path: Path) -> None:
     """Modules of the model are put back by the guard; what is known is not followed."""
     experiment = experiment_of(tmp_path)
     head: Any = experiment.model.head

@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from workbench.experiment.state.host_bytes import host_bytes
 from workbench.experiment.state.object_contents import Contents
-from workbench.experiment.state.small_values import encoded
+from workbench.experiment.state.value_snapshots import encoded
 from workbench.parallel.checks.replicas import checksums
 from workbench.parallel.transfer.job_pickle import to_known
 

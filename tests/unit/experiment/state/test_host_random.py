@@ -84,7 +84,7 @@ def test_nothing_is_written_before_anything_was_saved(state: HostRandom) -> None
 
 
 @pytest.mark.parametrize("draw", DRAWS)
-def test_a_draw_is_told_from_none(draw: str, state: HostRandom) -> None:
+def test_a_draw_is_detected(draw: str, state: HostRandom) -> None:
     assert not state.moved(), "nothing was saved"
     state.save()
     before = pickle.dumps(state.read())

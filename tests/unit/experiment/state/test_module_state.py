@@ -739,5 +739,5 @@ def test_a_table_that_cannot_be_put_back_is_said(tmp_path: Path) -> None:
     )
     with pytest.raises(RunError):
         exp.run().wait(60)
-    assert any("step 2 was undone, but for what it wrote into table" in one for one in exp.notes)
+    assert any("step 2 was undone, except for what it wrote into table" in one for one in exp.notes)
     exp.close()

@@ -119,11 +119,11 @@ def _ran(program: str, path: Path) -> str:
     return done.stdout
 
 
-def test_everything_that_is_set_is_set_elsewhere(tmp_path: Path) -> None:
+def test_everything_that_is_set_is_set_in_another_process(tmp_path: Path) -> None:
     unchanged = _ran(SENDER, tmp_path / "settings")
     assert set(eval(unchanged)) <= {*NOT_ON_A_CPU, *LEFT_ALONE}
-    told = _ran(RECEIVER, tmp_path / "settings")
-    assert told.splitlines() == ["[]", "3 True", "40 10", "an error"]
+    output = _ran(RECEIVER, tmp_path / "settings")
+    assert output.splitlines() == ["[]", "3 True", "40 10", "an error"]
 
 
 def test_taking_them_is_no_change_and_costs_little() -> None:

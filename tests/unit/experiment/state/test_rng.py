@@ -10,7 +10,7 @@ import torch
 from workbench.experiment.state.rng import StepState, TorchState
 
 CPU = torch.device("cpu")
-LOOK = StepState.LOOK_EVERY
+LOOK = StepState.CHECK_EVERY
 
 
 class Counted(StepState):
@@ -55,7 +55,7 @@ def test_a_training_that_draws_nothing_is_looked_at_now_and_then() -> None:
     assert state.saves - before == 10
 
 
-def test_numbers_drawn_after_a_quiet_stretch_are_never_drawn_again() -> None:
+def test_numbers_drawn_after_a_quiet_period_are_never_drawn_again() -> None:
     state = StepState(CPU)
     quiet(state)
     state.save_step()
@@ -64,7 +64,7 @@ def test_numbers_drawn_after_a_quiet_stretch_are_never_drawn_again() -> None:
     assert not torch.equal(torch.rand(3), seen)
 
 
-def test_after_the_next_look_every_step_is_remembered_again() -> None:
+def test_after_the_next_check_every_step_is_remembered_again() -> None:
     state = Counted(CPU)
     quiet(state)
     torch.rand(3)

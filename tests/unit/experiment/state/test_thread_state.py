@@ -1,4 +1,4 @@
-"""What a cell sets for its own thread holds in the steps that it asks for."""
+"""What a cell sets for its own thread holds in the steps that it requests."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_an_autocast_of_the_cell_that_trained_is_over_with_it(tmp_path: Path) ->
     assert exp.evaluate(data()).loss == pytest.approx(expected, rel=1e-6)
 
 
-def test_who_asks_while_it_trains_has_an_autocast_of_his_own(tmp_path: Path) -> None:
+def test_a_caller_while_it_trains_has_an_autocast_of_its_own(tmp_path: Path) -> None:
     turnstile = Turnstile()
     exp = made(tmp_path, turnstile)
     with torch.autocast("cpu"):
@@ -167,7 +167,7 @@ def test_nothing_of_the_cell_is_kept_after_the_run(tmp_path: Path) -> None:
     exp = made(tmp_path, net())
     with saved_tensors_hooks(*hooks):
         exp.run(steps=1, wait=True)
-    assert exp._training.asked_from.saved_tensors_hooks is None
+    assert exp._training.caller_settings.saved_tensors_hooks is None
 
 
 def test_a_capture_of_a_run_that_is_over_has_what_the_cell_has_set(tmp_path: Path) -> None:

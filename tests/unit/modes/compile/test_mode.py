@@ -250,7 +250,7 @@ def test_a_cache_that_a_second_user_made_first_is_not_used(
     assert found.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_gpu_without_triton_is_told_so() -> None:
+def test_a_gpu_without_triton_is_reported() -> None:
     pytest.importorskip("torch.utils._triton")
     if torch.utils._triton.has_triton_package():
         pytest.skip("Triton is installed here")

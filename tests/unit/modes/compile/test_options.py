@@ -159,7 +159,7 @@ def test_dynamic_compiles_once_for_all_sizes_and_static_once_for_each() -> None:
     assert static == [1, 1, 1]
 
 
-def test_a_mode_of_torch_reaches_inductor_also_beside_a_chosen_attention_kernel(
+def test_a_mode_of_torch_reaches_inductor_also_with_a_chosen_attention_kernel(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from torch._inductor import compile_fx as inductor

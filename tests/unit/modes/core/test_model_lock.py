@@ -148,9 +148,9 @@ def on_two_devices() -> nn.Module:
 
 def test_modes_work_on_one_device() -> None:
     modes = wb.Modes("bf16")
-    with pytest.raises(ValueError, match=r"Sequential lies on cpu and cuda:0; modes work on one"):
+    with pytest.raises(ValueError, match=r"Sequential is on cpu and cuda:0; modes work on one"):
         modes.prepare(on_two_devices())
     model = modes.prepare(net())
-    with pytest.raises(ValueError, match=r"Linear lies on cuda:0, and Sequential, which is prep"):
+    with pytest.raises(ValueError, match=r"Linear is on cuda:0, and Sequential, which is prep"):
         modes.prepare(on_two_devices()[1])
     assert step(modes, model, sgd(model)) > 0

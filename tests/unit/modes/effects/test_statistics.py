@@ -29,7 +29,7 @@ def test_one_value_is_its_own_interval() -> None:
 
 @pytest.mark.parametrize("memory", [0.0, 0.5, 0.9])
 @pytest.mark.parametrize("count", [20, 60, 400])
-def test_equal_speeds_are_rarely_told_apart(memory: float, count: int) -> None:
+def test_equal_speeds_are_rarely_distinguished(memory: float, count: int) -> None:
     """At most 1 in 20 false verdicts, also when a busy machine drifts."""
     rng = np.random.default_rng(0)
     wrong = 0
@@ -50,7 +50,7 @@ def test_a_real_difference_is_found() -> None:
     assert not speedup(spread(before[:4]), spread(now[:4])).supported
 
 
-def test_samples_that_lie_far_apart_are_told_apart_whatever_a_few_of_them_say() -> None:
+def test_samples_that_are_far_apart_are_distinguished_in_spite_of_outliers() -> None:
     """1.3 s and 6 s a step, but for a few: the medians' intervals reach as far as those."""
     before = spread([7.0, 6.5, 6.0] + [1.2 + 0.01 * at for at in range(21)])
     now = spread([0.9, 1.0, 1.1] + [5.5 + 0.04 * at for at in range(21)])

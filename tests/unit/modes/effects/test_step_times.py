@@ -13,7 +13,7 @@ def test_only_steady_steps_make_the_median() -> None:
     assert timings.count("compile") == MIN_STEPS
 
 
-def test_steps_beside_other_work_of_ours_are_left_out() -> None:
+def test_steps_during_other_work_of_ours_are_left_out() -> None:
     timings = StepTimings()
     for _ in range(MIN_STEPS):
         timings.add("fp32", 0.01)
@@ -49,7 +49,7 @@ def test_sets_are_kept_apart_and_the_latest_is_known() -> None:
     assert timings.count("bf16") == MIN_STEPS, "those of its second stretch"
 
 
-def test_what_is_compared_lies_on_both_sides_of_the_switch() -> None:
+def test_what_is_compared_is_on_both_sides_of_the_switch() -> None:
     timings = StepTimings()
     for step in range(10 * WINDOW):
         timings.add("fp32", float(step))

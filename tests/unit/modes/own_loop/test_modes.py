@@ -49,7 +49,7 @@ def test_forward_is_entered_in_the_chosen_type_also_without_gradients() -> None:
     assert model(X).dtype == torch.float32
 
 
-def test_a_text_is_told_and_kept_in_one_form() -> None:
+def test_a_text_is_shown_and_kept_in_one_form() -> None:
     modes = wb.Modes("bf16 + attention:math")
     assert modes.text == str(modes) == "attention:math+bf16"
     assert repr(modes) == "<wb.Modes 'attention:math+bf16': no model prepared>"
@@ -310,7 +310,7 @@ def test_an_update_that_was_never_entered_is_said_once() -> None:
         pass
 
 
-def test_what_is_no_loss_and_no_optimizer_is_told_apart() -> None:
+def test_what_is_no_loss_and_no_optimizer_is_distinguished() -> None:
     modes, model = wb.Modes(), net()
     modes.prepare(model)
     optimizer = sgd(model)

@@ -93,7 +93,7 @@ def test_a_weight_made_by_the_older_weight_norm_is_left_alone() -> None:
     with pytest.warns(FutureWarning):
         layer = nn.utils.weight_norm(nn.Linear(64, 64))
     (row,) = low_precision_layers(layer, "fp8")
-    assert row.reason == "computes its weight anew in every step"
+    assert row.reason == "recomputes its weight in every step"
 
 
 @pytest.mark.parametrize(("value", "multiple"), MULTIPLES.items())
@@ -454,7 +454,7 @@ class Raced(dict[str, Any]):
         return found
 
 
-def test_panel_and_cell_may_look_for_torchao_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_panel_and_cell_may_search_for_torchao_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """As two threads met that showed an experiment: the cell raised a `KeyError`."""
     raced = Raced(sys.path_importer_cache)
     raced["/nowhere"] = None

@@ -137,7 +137,7 @@ def words_of(choices: tuple[ModeChoice, ...]) -> dict[str, str]:
     return {choice.value: choice.why for choice in choices}
 
 
-def test_what_16_bits_cost_is_said_before_anybody_switches(
+def test_what_16_bits_cost_is_shown_before_a_switch(
     nothing_measured: None, model: nn.Module, cpu: torch.device
 ) -> None:
     asked_for_a_refusal = words_of(Precision.choices(cpu))
@@ -146,7 +146,7 @@ def test_what_16_bits_cost_is_said_before_anybody_switches(
     for value in ("bf16", "fp16"):
         assert re.fullmatch(
             r"([\d.e+]+× \([\d.e+]+ to [\d.e+]+×\) (slower|faster) than fp32 "
-            r"|Not told apart from fp32: [\d.e+]+ to [\d.e+]+× its time )"
+            r"|Not distinguishable from fp32: [\d.e+]+ to [\d.e+]+× its time )"
             r"on this CPU at \d\d:\d\d, in \d products? of \d+ × \d+ matrices; "
             r"steps of a model may differ\.",
             shown[value],
@@ -211,8 +211,8 @@ def test_a_slow_product_is_timed_in_a_small_size(monkeypatch: pytest.MonkeyPatch
     [
         ((50.0, 56.0, 70.0), "56× (50 to 70×) slower than fp32 on this CPU"),
         ((0.2, 0.25, 0.5), "4× (2 to 5×) faster than fp32 on this CPU"),
-        ((0.9, 1.02, 1.2), "Not told apart from fp32: 0.9 to 1.2× its time on this CPU"),
-        ((0.9, 14.0, 31.0), "Not told apart from fp32: 0.9 to 31× its time on this CPU"),
+        ((0.9, 1.02, 1.2), "Not distinguishable from fp32: 0.9 to 1.2× its time on this CPU"),
+        ((0.9, 14.0, 31.0), "Not distinguishable from fp32: 0.9 to 31× its time on this CPU"),
     ],
 )
 def test_a_ratio_says_which_way_it_goes(values: tuple[float, float, float], words: str) -> None:

@@ -1,4 +1,4 @@
-"""A scaled backward tells its scale to those who listen."""
+"""A scaled backward reports its scale to its listeners."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Heard:
         self.scales.append(scale())
 
 
-def test_it_tells_while_it_is_listened_to_and_not_after() -> None:
+def test_it_reports_to_listeners_until_they_end() -> None:
     leaf, heard = torch.ones(1, requires_grad=True), Heard()
     scaled_backward.listen(heard)
     scaled_backward.backward((leaf * 2).sum(), lambda: 8.0)

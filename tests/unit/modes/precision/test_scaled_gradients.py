@@ -284,7 +284,7 @@ def test_a_leaf_that_losses_reach_only_later_is_looked_after(
     outer.zero_grad()
 
 
-def test_a_leaf_that_is_thawed_is_looked_after(modes: wb.Modes, model: nn.Module) -> None:
+def test_a_leaf_that_is_unfrozen_is_watched(modes: wb.Modes, model: nn.Module) -> None:
     """The graph has as many nodes as before."""
     temperature = nn.Parameter(torch.ones(()), requires_grad=False)
     optimizer, outer = sgd(model), torch.optim.SGD([temperature], lr=0.1)
@@ -320,7 +320,7 @@ def test_a_leaf_of_a_loss_that_is_gone_is_doubted_before_the_update(
     assert temperature.item() == 1
 
 
-def test_gradients_of_ones_own_are_applied_beside_an_update(modes: wb.Modes) -> None:
+def test_gradients_of_ones_own_are_applied_alongside_an_update(modes: wb.Modes) -> None:
     """Of a model that is prepared too, and that the loss does not reach."""
     first, second = modes.prepare(net()), modes.prepare(net())
     one, two, plain = sgd(first), sgd(second), net()
@@ -351,7 +351,7 @@ def test_an_optimizer_that_steps_inside_a_backward_is_refused(
     assert equal(before, model)
 
 
-def test_graphs_are_walked_where_that_may_tell_something_new(
+def test_graphs_are_walked_where_that_may_find_something_new(
     modes: wb.Modes, model: nn.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     walks: list[int] = []
@@ -380,7 +380,7 @@ def test_graphs_are_walked_where_that_may_tell_something_new(
     assert passes(20) <= 2, "and after these as before"
 
 
-# -- gradients beside those of the update --------------------------------------------------------
+# -- gradients other than those of the update --------------------------------------------------
 
 
 @pytest.mark.parametrize("way", ["block", "unscale"])
@@ -442,7 +442,7 @@ def test_a_norm_is_true_where_gradients_were_replaced_before(
 
 
 @pytest.mark.parametrize("on_device", [True, False])
-def test_an_update_whose_norm_an_overflow_beside_it_has_spoilt_is_skipped(
+def test_an_update_whose_norm_another_overflow_has_invalidated_is_skipped(
     modes: wb.Modes, model: nn.Module, on_device: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(GradientScaler, "_decides_on_device", lambda *_: on_device)  # as on a GPU
@@ -568,7 +568,7 @@ def test_two_modes_train_two_models_against_each_other(to_none: bool) -> None:
         one.zero_grad() if isinstance(one, nn.Module) else one.remove()
 
 
-def test_leaves_that_nobody_applies_gather_gradients_under_any_scale(
+def test_leaves_that_are_not_applied_gather_gradients_under_any_scale(
     modes: wb.Modes, model: nn.Module
 ) -> None:
     """As of an encoder that is neither prepared nor trained, and not frozen."""
@@ -675,7 +675,7 @@ def test_a_gradient_that_backward_itself_replaces_was_divided() -> None:
 def test_what_was_divided_stays_so_where_another_part_is_gathered_again(
     modes: wb.Modes, model: nn.Module
 ) -> None:
-    """The gradients of one layer are replaced, those of the other cleared and computed anew."""
+    """The gradients of one layer are replaced, those of the other cleared and computed again."""
     optimizer, plain = sgd(model), net()
     hidden = model[0](X).detach()
     modes.backward(F.cross_entropy(model(X), Y))

@@ -73,7 +73,7 @@ def test_every_form_of_every_kind_is_really_of_that_form(
     captured: Experiment, kind: str, form: str
 ) -> None:
     args = {"capture": newest(captured, kind), "format": form}
-    data = exports.make(exports.asked(captured, args))
+    data = exports.make(exports.requested(captured, args))
     if form == "svg":
         assert ET.fromstring(data).tag.endswith("svg")
     elif form == "json":
@@ -133,7 +133,7 @@ def test_what_cannot_be_made_is_refused(
 ) -> None:
     capture = "gone" if kind == "gone" else newest(captured, kind)
     with pytest.raises(CommandError, match=sentence):
-        exports.asked(captured, {"capture": capture, "format": form})
+        exports.requested(captured, {"capture": capture, "format": form})
 
 
 def test_what_is_too_large_or_fails_becomes_one_sentence(

@@ -217,7 +217,7 @@ def test_a_view_that_leaves_before_it_is_greeted_is_not_kept(
     assert not hub._clients
 
 
-def test_the_rates_to_come_are_computed_while_somebody_looks(tmp_path: Path) -> None:
+def test_the_upcoming_rates_are_computed_while_a_view_is_open(tmp_path: Path) -> None:
     """Also where nothing trains and nothing else changes; the last state has all of them."""
     experiment = Experiment(
         torch.nn.Linear(8, 3), experiment_data(), batch_size=1, epochs=200, runs=tmp_path,

@@ -329,7 +329,7 @@ def experiment(folder: Path, model: Callable[[], nn.Module], **settings: Any) ->
 @pytest.mark.parametrize("name", BY_SAMPLES)
 def test_a_step_is_the_sum_over_samples(name: str, tmp_path: Path) -> None:
     exp = experiment(tmp_path, BY_SAMPLES[name])
-    assert by_samples(exp._training, exp._training.cursor.look(), 16) == ("", "")
+    assert by_samples(exp._training, exp._training.cursor.peek(), 16) == ("", "")
     exp.close()
 
 
@@ -337,7 +337,7 @@ def test_a_step_is_the_sum_over_samples(name: str, tmp_path: Path) -> None:
 def test_a_step_is_not(name: str, tmp_path: Path) -> None:
     model, words = AS_A_WHOLE[name]
     exp = experiment(tmp_path, model)
-    assert words in by_samples(exp._training, exp._training.cursor.look(), 16).why
+    assert words in by_samples(exp._training, exp._training.cursor.peek(), 16).why
     exp.close()
 
 
@@ -353,7 +353,7 @@ def test_what_is_read_and_cannot_be_answered_otherwise_is_reported(
     read: Callable[[torch.Tensor], Any], tmp_path: Path
 ) -> None:
     exp = experiment(tmp_path, lambda: Changed(beyond(read)))
-    found = by_samples(exp._training, exp._training.cursor.look(), 16)
+    found = by_samples(exp._training, exp._training.cursor.peek(), 16)
     assert not found.why
     assert "and may decide by it" in found.unknown
     exp.close()
@@ -386,7 +386,7 @@ def keeps(self: Any, x: torch.Tensor) -> torch.Tensor:
 def test_a_loss_that_goes_on_from_the_forward(loss: Any, reads: bool, tmp_path: Path) -> None:
     model = Changed(keeps, kl=None)
     exp = experiment(tmp_path, lambda: model, loss=loss(model))
-    found = by_samples(exp._training, exp._training.cursor.look(), 16)
+    found = by_samples(exp._training, exp._training.cursor.peek(), 16)
     assert ("reads what the model has kept" in found.why) == reads
     exp.close()
 
@@ -399,14 +399,14 @@ def test_what_cannot_be_compared_ends_no_run(
 
     monkeypatch.setattr("workbench.parallel.checks.batch_sums.is_same", refuse)
     exp = experiment(tmp_path, Net)
-    found = by_samples(exp._training, exp._training.cursor.look(), 16)
+    found = by_samples(exp._training, exp._training.cursor.peek(), 16)
     assert found == ("", "comparing raises NotImplementedError: add_stub")
     exp.close()
 
 
 def test_tokens_and_sentences(tmp_path: Path) -> None:
     exp = experiment(tmp_path, Tokens, data=sentences())
-    assert by_samples(exp._training, exp._training.cursor.look(), 16) == ("", "")
+    assert by_samples(exp._training, exp._training.cursor.peek(), 16) == ("", "")
     exp.close()
 
 
@@ -420,7 +420,7 @@ def test_nothing_is_changed_by_it(name: str, tmp_path: Path) -> None:
         exp = experiment(tmp_path / side, make, data=rows16())
         exp.model.register_forward_hook(lambda *_: calls.append(1))
         if side == "looked at":
-            by_samples(exp._training, exp._training.cursor.look(), 16)
+            by_samples(exp._training, exp._training.cursor.peek(), 16)
         assert not calls
         exp._training.end()
         exp.step(3).wait()
@@ -447,7 +447,7 @@ def rows16() -> tuple[torch.Tensor, torch.Tensor]:
 
 def test_the_default_device_does_not_matter(tmp_path: Path) -> None:
     exp = experiment(tmp_path, Net)
-    batch = exp._training.cursor.look()
+    batch = exp._training.cursor.peek()
     torch.set_default_device("meta")
     try:
         assert by_samples(exp._training, batch, 16) == ("", "")

@@ -15,7 +15,7 @@ from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader, Dataset
 
 from tests.integration.parallel.support import EarlyExit, Net, losses, made, moments
-from workbench.experiment.state.small_values import MOST_ELEMENTS
+from workbench.experiment.state.value_snapshots import MOST_ELEMENTS
 from workbench.parallel.data.batches import RankSource
 from workbench.parallel.transfer.checkpoint import NotLoadedError, _SealedReader, load, save
 
@@ -85,7 +85,7 @@ def test_what_a_data_set_keeps_comes_back_beside_a_generator_made_there(tmp_path
     data = source.whole.loader.dataset
     data[0]
     data.random.random()
-    source.drawn_from.look_again()
+    source.drawn_from.refresh()
     save(there, tmp_path / "there")
     load(here, tmp_path / "there")
     local = here.cursor.source.loader.dataset

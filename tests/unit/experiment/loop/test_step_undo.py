@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from workbench.experiment.loop.guard import Guard, NonFiniteError
+from workbench.experiment.loop.step_undo import Guard, NonFiniteError
 
 CPU = torch.device("cpu")
 
@@ -127,7 +127,7 @@ def test_it_names_what_it_could_not_put_back() -> None:
 
 
 class Complex(nn.Module):
-    """A complex weight beside a real one."""
+    """A complex weight next to a real one."""
 
     def __init__(self, conjugate: bool) -> None:
         super().__init__()

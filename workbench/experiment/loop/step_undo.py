@@ -1,6 +1,6 @@
 """The guard of a step: a step that goes wrong leaves no trace.
 
-Before every step it records what a forward changes besides gradients: the random states
+Before every step it records what a forward changes in addition to gradients: the random states
 (`host_random` has Python's and NumPy's), what modules keep (batch norm's running statistics;
 `module_state` says what else, and what cannot be kept), and the parameters that the forward itself
 writes (`parameter_writes`). After a non-finite loss, non-finite gradients or an exception these are
@@ -98,11 +98,11 @@ class Guard:
         self._modules.remember(exactly=exactly)
         self._writes.remember(exactly=exactly)
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         """Find parameters, modules and generators again: from the next step on they may differ."""
         self._host_random.find()
-        self._modules.look_again()
-        self._writes.look_again()
+        self._modules.refresh()
+        self._writes.refresh()
 
     def written_by_others(self) -> AbstractContextManager[None]:
         """Context in which written parameters do not count as written by the forward of a step."""
@@ -292,7 +292,7 @@ class StateCopy:
         if self._objects.unknown:
             training.note(
                 f"a step that was computed and undone may have changed "
-                f"{', '.join(self._objects.unknown)} of the optimizer, of which no copy can be made"
+                f"{', '.join(self._objects.unknown)} of the optimizer, which cannot be copied"
             )
         if self._loss is not None:
             self._loss.restore()
@@ -315,8 +315,8 @@ def undo(training: Training, kept: StateCopy | None) -> None:
         lost = training.guard.restore()
         if lost and kept is None:
             training.note(
-                f"step {training.step_count + 1:,} was undone, but for what it wrote into "
-                f"{', '.join(lost)}: nobody had the former values"
+                f"step {training.step_count + 1:,} was undone, except for what it wrote into "
+                f"{', '.join(lost)}: the former values were not kept"
             )
         if kept is not None:
             kept.restore()
