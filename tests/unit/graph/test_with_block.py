@@ -152,7 +152,7 @@ def test_a_capture_that_fails_does_not_stop_the_backward(classifier, batch, monk
     def fail(*_args, **_kwargs):
         raise ZeroDivisionError("by chance")
 
-    monkeypatch.setattr(with_block, "build_record", fail)
+    monkeypatch.setattr(with_block, "capture_graph", fail)
     with wb.graph(classifier) as view:
         classifier(batch[0]).sum().backward()
     assert classifier[0].weight.grad is not None
