@@ -119,7 +119,7 @@ def test_what_was_tried_and_does_not_fit_is_not_applied(tmp_path: Path) -> None:
         exp.wait()
     assert exp.failure is not None
     assert not any(remedy.fits for remedy in exp.failure.remedies)
-    with pytest.raises(ValueError, match=r"does not fit; .* choose a larger card"):
+    with pytest.raises(ValueError, match=r"does not fit; .* choose a larger GPU"):
         exp.apply_remedy()
     assert (exp.batch_size, exp.modes) == (16, "fp32")
     exp.card = "T4"

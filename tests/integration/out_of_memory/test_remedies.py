@@ -66,7 +66,7 @@ def test_the_first_remedy_lets_the_run_finish_under_the_same_limit(
     assert failure.source is not None
     assert failure.source.filename == inspect.getsourcefile(type(exp.model))
     assert any(line.current for line in failure.code)
-    assert [fact.label for fact in failure.memory][:2] == ["Asked for", "Card"]
+    assert [fact.label for fact in failure.memory][:2] == ["Requested", "GPU"]
     assert len(record.oom_event) == 1
     assert record.card_bytes == usable
     assert failure.remedies == record.remedies[: out_of_memory.MOST_SHOWN]

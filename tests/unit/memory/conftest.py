@@ -11,9 +11,9 @@ from torch import nn
 from workbench.allocator.simulator.gpus import CONTEXT_BYTES
 from workbench.memory import memory
 from workbench.memory.recording.attribution import Line
-from workbench.memory.recording.blocks import Block
-from workbench.memory.recording.build import record_of
-from workbench.memory.simulation.simulated import simulated
+from workbench.memory.recording.record_builder import record_of
+from workbench.memory.recording.storage_lifetimes import Block
+from workbench.memory.simulation.simulated_record import simulated
 from workbench.records import MemoryRecord, Phase
 
 MIB = 1 << 20

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from workbench.experiment.failure.failure import Fault, failure_elsewhere
+from workbench.experiment.failure.failure import Fault, remote_failure
 from workbench.experiment.loop.guard import rehearse
 from workbench.modes.effects.step_times import StepTimings
 
@@ -40,7 +40,7 @@ class ElsewhereError(RuntimeError):
 
     def failure(self, step: int) -> Failure:
         """Return the failure, once the training is back; ``step`` is the next step, from 1."""
-        return failure_elsewhere(self.fault, str(self), step=step)
+        return remote_failure(self.fault, str(self), step=step)
 
 
 class Stretch(Protocol):

@@ -13,14 +13,14 @@ from torch import nn
 from tests.integration.support import reach
 from tests.unit.allocator.traces import FILES, path_of
 from tests.unit.memory.prediction.test_fake_run import Choosy
-from workbench.allocator.simulator.gpus import CONTEXT_BYTES, card_named
+from workbench.allocator.simulator.gpus import CONTEXT_BYTES, gpu_named
 from workbench.allocator.simulator.settings import SettingsError
 from workbench.experiment import Experiment
 from workbench.memory import memory
-from workbench.memory.prediction.open_questions import AS_RECORDED, NOT_CALIBRATED
 from workbench.memory.prediction.predict import predicted_recording
+from workbench.memory.prediction.unknowns import AS_RECORDED, NOT_CALIBRATED
 from workbench.memory.reading.fragmentation import fragmentation
-from workbench.memory.reading.recorded import recorded_settings
+from workbench.memory.reading.recorded_program import recorded_settings
 from workbench.records import CATEGORIES, MemoryRecord
 
 MIB = 2**20
@@ -51,7 +51,7 @@ def test_the_next_step_on_a_card_that_is_not_here(tmp_path):
     exp = experiment(tmp_path)
     record = memory(exp, card="RTX 4090", settings="expandable_segments:True", batch=64).record
     check(record)
-    card = card_named("RTX 4090")
+    card = gpu_named("RTX 4090")
     assert (record.card, record.card_bytes, record.batch_size) == (card.name, card.usable_bytes, 64)
     assert record.settings == "expandable_segments:True"
     assert (record.device, record.experiment, record.step) == ("cuda", exp.name, 1)
@@ -66,7 +66,7 @@ def test_the_next_step_on_a_card_that_is_not_here(tmp_path):
 def test_the_printed_summary_says_predicted_the_interval_and_the_reasons(tmp_path):
     exp = experiment(tmp_path)
     text = str(memory(exp, card=16 * 2**30))
-    assert "predicted, not measured: on a 16 GiB card" in text
+    assert "predicted, not measured: on a 16 GiB GPU" in text
     assert "to" in text.partition("reserved at most")[0].splitlines()[-1], "an interval"
     assert NOT_CALIBRATED in text
     assert "foreach" in text
@@ -205,7 +205,7 @@ def test_a_fault_of_the_model_is_the_callers(tmp_path):
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({"card": "RTX 9999"}, ValueError, "no card is called"),
+        ({"card": "RTX 9999"}, ValueError, "no GPU is called"),
         ({"card": 1000}, ValueError, "has nothing left"),
         ({"settings": "max_split_size_mb:3"}, SettingsError, "max_split_size is"),
         ({"batch": 0}, ValueError, "at least 1"),
