@@ -29,7 +29,7 @@ def test_nothing_of_the_failed_step_or_of_the_trials_is_kept(tmp_path: Path) -> 
         raised.append(error)  # as a notebook keeps the last one
     assert raised
     gc.collect()
-    card = exp._training.card
+    card = exp._training.gpu
     assert isinstance(card, SimulatedGpu)
     card.ledger.next_step()
     own = sum(p.nbytes for p in exp.model.parameters())

@@ -84,7 +84,7 @@ def test_what_is_no_card_says_what_is(given: str | int, sentence: str) -> None:
 def test_a_card_of_plain_bytes_has_a_name_that_can_be_said(total: int, name: str) -> None:
     limit = GpuLimit.parse(total)
     assert (limit.gpu.name, limit.gpu.total_bytes) == (name, total)
-    assert GpuLimit.parse(str(limit)).card == limit.gpu
+    assert GpuLimit.parse(str(limit)).gpu == limit.gpu
 
 
 @pytest.mark.parametrize("given", [8.0, True, [], None])

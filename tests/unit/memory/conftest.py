@@ -39,7 +39,7 @@ def refused_record() -> MemoryRecord:
     model, rows = nn.Sequential(*body), torch.randn(1024, 512)
     with memory() as mem:
         model(rows).sum().backward()
-    found = simulated(mem.record, card=(40 << 20) + CONTEXT_BYTES)
+    found = simulated(mem.record, gpu=(40 << 20) + CONTEXT_BYTES)
     assert len(found.oom_event)
     return found
 

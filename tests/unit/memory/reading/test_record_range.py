@@ -67,7 +67,7 @@ def test_segments_of_a_prediction_stay_with_their_blocks(words):
 
 def test_what_was_refused_stays_with_what_stood_in_its_way():
     trace = memory(path_of(FILES[0])).record
-    record = simulated(trace, card=CONTEXT_BYTES + trace.peak_bytes * 3 // 4)
+    record = simulated(trace, gpu=CONTEXT_BYTES + trace.peak_bytes * 3 // 4)
     assert len(record.oom_event) == 1
     found = check_tail(record, len(record.event_kind) // 2)
     assert found.oom_bytes.tolist() == record.oom_bytes.tolist()

@@ -7,8 +7,8 @@ import time
 import pytest
 import torch
 
-from workbench.memory.recording.attribution import Line
 from workbench.memory.recording import cuda_history
+from workbench.memory.recording.attribution import Line
 from workbench.memory.recording.cuda_history import OVERFLOWED, AllocatorHistory, describe_blocks
 from workbench.memory.recording.record_builder import build_record
 from workbench.memory.recording.recorder import Recorder

@@ -54,7 +54,7 @@ def experiment(tmp_path: Path, **options: Any) -> Experiment:
 
 
 def player(exp: Experiment) -> SimulatedGpu:
-    card = exp._training.card
+    card = exp._training.gpu
     assert isinstance(card, SimulatedGpu)
     return card
 

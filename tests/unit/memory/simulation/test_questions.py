@@ -67,7 +67,7 @@ def test_a_card_that_is_too_small_is_told_what_it_would_take(training_step):
 
 
 def test_a_recording_that_was_cut_off_is_not_said_to_fit(training_step):
-    short = simulated(training_step, card="L40")
+    short = simulated(training_step, gpu="L40")
     assert len(short.oom_event) == 1
     found = asked(short, {"card": "A100 80 GB"}, {"card": "L40"})
     past, refused = found["rows"]

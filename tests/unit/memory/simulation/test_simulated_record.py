@@ -190,7 +190,7 @@ def test_a_request_that_does_not_fit_ends_the_record_and_names_what_is_in_the_wa
         blocks, phases, started_ns=0, notes=(), title="made", experiment=None, step=None,
         device="cpu", basis="Measured: nothing.", batch_size=-1,
     )  # fmt: skip
-    found = simulated(record, card=CONTEXT_BYTES + 200 * MIB)
+    found = simulated(record, gpu=CONTEXT_BYTES + 200 * MIB)
     check(found)
     assert found.oom_event.tolist() == [len(found.event_kind) - 1]
     assert found.oom_bytes.tolist() == [120 * MIB]
@@ -208,7 +208,7 @@ def test_what_was_there_does_not_fit_either():
         [block], [], started_ns=0, notes=(), title="made", experiment=None, step=None,
         device="cpu", basis="Made.", batch_size=-1,
     )  # fmt: skip
-    found = simulated(record, card=CONTEXT_BYTES + 100 * MIB)
+    found = simulated(record, gpu=CONTEXT_BYTES + 100 * MIB)
     check(found)
     assert found.oom_event.tolist() == [0]
     assert not len(found.block_bytes)

@@ -58,10 +58,10 @@ def test_expandable_segments_waste_less_and_no_trace_has_confirmed_them(training
 
 def test_a_smaller_card_gives_back_what_is_unused_and_then_runs_out(training_step):
     peak = what_if(training_step).outcome.peak_reserved
-    tight = what_if(training_step, card=peak)  # of which a context takes its part
+    tight = what_if(training_step, gpu=peak)  # of which a context takes its part
     assert tight.outcome.num_retries > 0
     assert not tight.is_certified  # the recording never ran out of memory
-    small = what_if(training_step, card="RTX 4090")
+    small = what_if(training_step, gpu="RTX 4090")
     assert not small.outcome.fits
     assert small.outcome.peak_reserved <= gpu_named("RTX 4090").usable_bytes
     assert 0 <= small.outcome.failed_event < len(training_step.event_kind)
@@ -80,7 +80,7 @@ def test_a_smaller_card_gives_back_what_is_unused_and_then_runs_out(training_ste
 
 def test_what_does_not_fit_from_the_beginning_says_so(training_step):
     assert (training_step.block_start < 0).any()
-    found = what_if(training_step, card="600 MiB")
+    found = what_if(training_step, gpu="600 MiB")
     assert found.outcome.failed_event == -1
     assert " out of memory before the first event (" in str(found)
 
@@ -91,7 +91,7 @@ def test_the_smallest_card_is_the_smallest_that_fits(training_step):
     assert found.card is not None
     assert found.outcome.fits
     for card in GPUS[: GPUS.index(found.card)]:
-        assert not what_if(training_step, card=card).outcome.fits
+        assert not what_if(training_step, gpu=card).outcome.fits
 
 
 def recorded(*entries, segments=(), blocks=()):
@@ -115,10 +115,10 @@ def test_what_was_refused_is_asked_for_too():
     assert record.certificate.exact
     assert what_if(record).num_refused == 1
     assert smallest_gpu(record) is None
-    assert not what_if(record, card="A100 80 GB").outcome.fits
-    assert what_if(record, card=100 * GIB).outcome.fits
-    assert not what_if(record, card=100 * GIB).fits, "what follows the request is not known"
-    assert what_if(record, card="100 GiB").card == what_if(record, card=100 * GIB).card
+    assert not what_if(record, gpu="A100 80 GB").outcome.fits
+    assert what_if(record, gpu=100 * GIB).outcome.fits
+    assert not what_if(record, gpu=100 * GIB).fits, "what follows the request is not known"
+    assert what_if(record, gpu="100 GiB").card == what_if(record, gpu=100 * GIB).card
 
 
 def cut_off():
@@ -204,7 +204,7 @@ def test_a_block_that_waits_for_a_stream_goes_when_the_cache_is_emptied():
         ],
     )
     assert record.block_pending.max() >= 0
-    found = what_if(record, card=CONTEXT_BYTES + (60 << 20))
+    found = what_if(record, gpu=CONTEXT_BYTES + (60 << 20))
     assert found.outcome.fits
     assert found.outcome.num_retries == 1
     assert not found.is_certified  # the recording never ran out of memory
@@ -213,7 +213,7 @@ def test_a_block_that_waits_for_a_stream_goes_when_the_cache_is_emptied():
 @pytest.mark.parametrize("card", [0, -1, CONTEXT_BYTES])
 def test_a_card_with_nothing_left(training_step, card):
     with pytest.raises(ValueError, match="has nothing left"):
-        what_if(training_step, card=card)
+        what_if(training_step, gpu=card)
 
 
 def test_collecting_garbage_needs_a_card(training_step):
