@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.memory.reading.test_lives import snapshot
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from tests.cost import cost
+from tests.unit.memory.reading.test_lifetimes import snapshot
 from workbench.allocator.snapshot.snapshot import Frame
 from workbench.memory import memory
 from workbench.memory.files.from_snapshot import record_of_snapshot
