@@ -1,4 +1,4 @@
-"""Cards are played for every experiment of these tests, and everything is tried that may help."""
+"""GPUs can be simulated for every experiment of these tests, and every remedy is tried."""
 
 from __future__ import annotations
 

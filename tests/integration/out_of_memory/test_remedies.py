@@ -22,7 +22,7 @@ from workbench.experiment.runtime.checkpoint import snapshot
 
 
 def needed(folder: Path, kind: str, **options: Any) -> int:
-    """Bytes reserved at the peak where a card has room for all of it."""
+    """Bytes reserved at the peak where a GPU has room for all of it."""
     exp = experiment(folder, kind, **options)
     exp.card = "8 GiB"
     exp.run(epochs=1, wait=True)
@@ -101,7 +101,7 @@ def test_every_remedy_that_fits_does(tmp_path: Path, kind: str) -> None:
 
 
 def test_trials_leave_no_trace_in_what_the_run_computes(tmp_path: Path) -> None:
-    """A run that failed, had everything tried, and goes on with a larger card, against a plain one.
+    """A run that failed, had everything tried, and goes on with a larger GPU, against a plain one.
 
     Dropout draws, batch norm counts, Adam remembers: bit by bit the same losses.
     """

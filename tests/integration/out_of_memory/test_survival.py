@@ -144,7 +144,7 @@ def test_the_error_itself_says_what_would_help(tmp_path: Path) -> None:
         ("8 GiB, max_split_size_mb:1", ValueError, "at least 20 MiB"),
     ],
 )
-def test_a_card_that_cannot_be_is_refused_in_a_sentence(
+def test_a_gpu_that_cannot_be_is_refused_in_a_sentence(
     tmp_path: Path, bad: Any, error: type[Exception], said: str
 ) -> None:
     exp = experiment(tmp_path, "transformer")

@@ -1,4 +1,4 @@
-"""A card in words."""
+"""A GPU in words."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_what_is_read_is_printed_so_that_it_is_read_again(
         ("8 GiB, max_split_size_mb:1", "takes at least"),
     ],
 )
-def test_what_is_no_card_says_what_is(given: str | int, sentence: str) -> None:
+def test_what_is_no_gpu_says_what_is(given: str | int, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         GpuLimit.parse(given)
 
@@ -81,7 +81,7 @@ def test_what_is_no_card_says_what_is(given: str | int, sentence: str) -> None:
         (CONTEXT_BYTES + 1, "0.50 GiB"),
     ],
 )
-def test_a_card_of_plain_bytes_has_a_name_that_can_be_said(total: int, name: str) -> None:
+def test_a_gpu_of_plain_bytes_has_a_name_that_can_be_said(total: int, name: str) -> None:
     limit = GpuLimit.parse(total)
     assert (limit.gpu.name, limit.gpu.total_bytes) == (name, total)
     assert GpuLimit.parse(str(limit)).gpu == limit.gpu

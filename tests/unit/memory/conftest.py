@@ -33,7 +33,7 @@ def step_record() -> MemoryRecord:
 
 @pytest.fixture(scope="session")
 def refused_record() -> MemoryRecord:
-    """A forward that a simulated card of 40 MiB refuses something in the middle of."""
+    """A forward that a simulated GPU of 40 MiB refuses something in the middle of."""
     torch.manual_seed(0)
     body = [nn.Sequential(nn.Linear(512, 512), nn.ReLU()) for _ in range(12)]
     model, rows = nn.Sequential(*body), torch.randn(1024, 512)

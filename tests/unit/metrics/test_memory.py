@@ -171,7 +171,7 @@ def test_what_is_detached_logs_nothing_more(
     exp.close()
 
 
-def test_on_a_played_card_it_is_the_simulated_allocators(
+def test_on_a_simulated_gpu_it_is_the_simulated_allocators(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from workbench.experiment.services import Services, only

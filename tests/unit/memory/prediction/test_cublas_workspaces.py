@@ -1,4 +1,4 @@
-"""Workspaces go by a card's architecture."""
+"""Workspaces go by a GPU's architecture."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_architecture_is_read_from_the_name(card, major):
     assert major_of(card) == major
 
 
-def test_every_card_of_the_table_has_an_architecture():
+def test_every_gpu_of_the_table_has_an_architecture():
     assert all(major_of(card.name) is not None for card in GPUS)
 
 
@@ -37,7 +37,7 @@ def test_two_defaults():
 
 
 @pytest.mark.parametrize("card", ["", "24.0 GiB", "MI300X", "my card"])
-def test_an_unknown_card_may_have_either(card):
+def test_an_unknown_gpu_may_have_either(card):
     assert blas_workspace(card) == (BEFORE_HOPPER, SINCE_HOPPER)
 
 

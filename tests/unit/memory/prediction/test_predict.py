@@ -47,7 +47,7 @@ def check(record: MemoryRecord) -> None:
     assert record.basis.startswith("Predicted")
 
 
-def test_the_next_step_on_a_card_that_is_not_here(tmp_path):
+def test_the_next_step_on_a_gpu_that_is_not_here(tmp_path):
     exp = experiment(tmp_path)
     record = memory(exp, card="RTX 4090", settings="expandable_segments:True", batch=64).record
     check(record)
@@ -73,7 +73,7 @@ def test_the_printed_summary_says_predicted_the_interval_and_the_reasons(tmp_pat
     exp.close()
 
 
-def test_each_of_card_settings_and_batch_alone_asks_for_a_prediction(tmp_path):
+def test_each_of_gpu_settings_and_batch_alone_asks_for_a_prediction(tmp_path):
     exp = experiment(tmp_path)
     for options in ({"card": "T4"}, {"settings": ""}, {"batch": 48}):
         record = memory(exp, **options).record
@@ -231,7 +231,7 @@ def test_there_must_be_something_to_predict_from():
 # -- of recordings ------------------------------------------------------------------------------
 
 
-def test_what_was_recorded_on_the_cpu_on_a_card(tmp_path):
+def test_what_was_recorded_on_the_cpu_on_a_gpu(tmp_path):
     exp = experiment(tmp_path)
     exp.run(steps=2, wait=True)
     view = memory(exp)
@@ -256,7 +256,7 @@ def test_what_was_recorded_on_a_gpu_is_served_as_it_is(name):
     np.testing.assert_array_equal(found.reserved(), trace.reserved())
 
 
-def test_a_prediction_can_be_asked_about_another_card(tmp_path):
+def test_a_prediction_can_be_asked_about_another_gpu(tmp_path):
     exp = experiment(tmp_path)
     first = memory(exp, card="RTX 4090").record
     second = memory(first, card="T4", settings="expandable_segments:True").record

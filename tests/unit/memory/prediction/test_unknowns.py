@@ -32,7 +32,7 @@ def total(record: MemoryRecord) -> int:
     return int(record.series().sum(axis=0).max())
 
 
-def test_a_known_card_has_one_reading_of_its_workspaces():
+def test_a_known_gpu_has_one_reading_of_its_workspaces():
     record = steps_of(nn.Linear(16, 10), 8, 16)
     (draft,), changes = drafts_of(record, gpu_named("RTX 4090"))
     assert any("8,519,680 B each" in sentence for sentence in changes)
@@ -41,7 +41,7 @@ def test_a_known_card_has_one_reading_of_its_workspaces():
     assert total(hopper) - total(draft) == 2 * (33_554_432 - 8_519_680)
 
 
-def test_an_unknown_card_may_be_of_either_architecture():
+def test_an_unknown_gpu_may_be_of_either_architecture():
     record = steps_of(nn.Linear(16, 10), 8, 16)
     small, large = drafts_of(record, UNKNOWN)[0]
     assert total(large) - total(small) == 2 * (33_554_432 - 8_519_680)

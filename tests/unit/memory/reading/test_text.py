@@ -137,5 +137,5 @@ def test_a_recording_is_not_said_to_be_a_prediction(step_record):
         ("", "a GPU without a limit"),
     ],
 )
-def test_a_card_is_called_by_its_name_or_its_size(card, words):
+def test_a_gpu_is_called_by_its_name_or_its_size(card, words):
     assert gpu_in_words(card) == words

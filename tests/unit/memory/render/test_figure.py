@@ -29,7 +29,7 @@ def test_dollar_signs_in_module_names_are_not_mathematics(hand_record, tmp_path)
     to_figure(record).savefig(tmp_path / "memory.svg")
 
 
-def test_a_prediction_its_card_and_what_it_refused_are_in_the_figure(refused_record, tmp_path):
+def test_a_prediction_its_gpu_and_what_it_refused_are_in_the_figure(refused_record, tmp_path):
     record = replace(refused_record, peak_interval=(100 << 20, 120 << 20), card="$5 card")
     figure = to_figure(record)
     (axes,) = figure.axes

@@ -89,7 +89,7 @@ def test_axes_end_just_above_what_they_show(value: float):
     assert value < axis_top(value) <= 2.5 * value + 1
 
 
-def test_reserved_memory_goes_as_it_went_and_a_card_bounds_it(refused_record):
+def test_reserved_memory_goes_as_it_went_and_a_gpu_bounds_it(refused_record):
     svg = to_svg(refused_record)
     shown = texts(svg)
     assert f"predicted peak {format_bytes(refused_record.peak_bytes)}" in shown
@@ -116,7 +116,7 @@ def test_reserved_memory_is_drawn_as_it_went(refused_record):
     assert heights == sorted(heights, reverse=True)
 
 
-def test_a_card_far_above_is_named_and_not_drawn(refused_record):
+def test_a_gpu_far_above_is_named_and_not_drawn(refused_record):
     record = replace(refused_record, card="H200 <&>", card_bytes=140 << 30)
     assert "↑ | H200 <&> | 140 GiB usable" in texts(to_svg(record))
     assert COLOURS[4] in to_svg(record)

@@ -1,4 +1,4 @@
-"""Cards are played for every experiment of these tests, as for those made with ``wb``."""
+"""GPUs can be simulated for every experiment of these tests, as for those made with ``wb``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps on a card that is played: what it holds, what it refuses, what the record says."""
+"""Steps on a simulated GPU: what it holds, what it refuses, what the record says."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def losses(exp: Experiment) -> list[float]:
 # -- the ledger -------------------------------------------------------------------------------
 
 
-def test_what_lives_is_on_the_card_and_what_died_is_not() -> None:
+def test_what_lives_is_on_the_gpu_and_what_died_is_not() -> None:
     ledger = GpuLedger(GpuLimit.parse("600 MiB"), "cpu")
     with GpuRecorder(ledger):
         kept = torch.ones(MIB)
@@ -142,8 +142,8 @@ def test_a_run_that_fits_computes_what_it_would_have_computed(tmp_path: Path) ->
     for exp in (plain, played):
         exp.run(steps=6, wait=True)
     assert losses(plain) == losses(played)
-    card = player(played)
-    card.ledger.next_step()
+    gpu = player(played)
+    gpu.ledger.next_step()
     model = sum(p.nbytes for p in played.model.parameters())
     use = played.card_use
     assert use is not None
@@ -160,7 +160,7 @@ def test_a_run_that_fits_computes_what_it_would_have_computed(tmp_path: Path) ->
         exp.close()
 
 
-def test_the_card_can_be_set_and_ended_while_it_trains(tmp_path: Path) -> None:
+def test_the_gpu_can_be_set_and_ended_while_it_trains(tmp_path: Path) -> None:
     exp = experiment(tmp_path)
     exp.run(steps=400)
     reach(exp, 2)
@@ -174,11 +174,11 @@ def test_the_card_can_be_set_and_ended_while_it_trains(tmp_path: Path) -> None:
     exp.modes = "bf16"
     exp.step(2).wait()
     assert exp.status == "paused"
-    card = player(exp)
-    card.ledger.next_step()
+    gpu = player(exp)
+    gpu.ledger.next_step()
     gc.collect()
     model = sum(p.nbytes for p in exp.model.parameters())
-    assert card.use().allocated < 4 * model + 2 * MIB, "the old model is gone from the card"
+    assert gpu.use().allocated < 4 * model + 2 * MIB, "the old model is gone from the GPU"
     exp.close()
 
 
@@ -191,7 +191,7 @@ def record_of_failure(exp: Experiment) -> MemoryRecord:
 
 @pytest.mark.parametrize("words", ["", ", expandable_segments:True", ", max_split_size_mb:20"])
 @pytest.mark.parametrize(("batch", "usable"), [(1024, 4), (1024, 15), (2048, 12)])
-def test_the_record_of_a_failed_step_is_what_the_card_did(
+def test_the_record_of_a_failed_step_is_what_the_gpu_did(
     tmp_path: Path, batch: int, usable: int, words: str
 ) -> None:
     exp = experiment(tmp_path, batch_size=batch)
@@ -209,7 +209,7 @@ def test_the_record_of_a_failed_step_is_what_the_card_did(
     assert f"Tried to allocate {asked}." in str(raised.value)
     reserved, live = record.reserved(), record.series().sum(axis=0)
     allocated = format_bytes(int(live[-1]))
-    assert f"{allocated} are allocated" in str(raised.value), "as the card said when it refused"
+    assert f"{allocated} are allocated" in str(raised.value), "as the GPU said when it refused"
     assert reserved.max() <= usable * MIB
     assert np.array_equal(fragmentation(record, recorded_settings(record)).sum(axis=0), reserved)
     in_the_way = record.obstacle_block
@@ -217,7 +217,7 @@ def test_the_record_of_a_failed_step_is_what_the_card_did(
     exp.close()
 
 
-def test_a_capture_on_a_card_is_a_record_of_the_card(tmp_path: Path) -> None:
+def test_a_capture_on_a_gpu_is_a_record_of_the_gpu(tmp_path: Path) -> None:
     exp = experiment(tmp_path)
     exp.card = "600 MiB"
     exp.run(steps=2, wait=True)
@@ -253,7 +253,7 @@ def test_what_other_probes_allocate_after_a_refusal_does_not_hide_it(tmp_path: P
     exp.close()
 
 
-def test_what_cannot_be_named_does_not_end_a_step_on_a_card(tmp_path: Path) -> None:
+def test_what_cannot_be_named_does_not_end_a_step_on_a_gpu(tmp_path: Path) -> None:
     exp = experiment(tmp_path)
     exp.model.head.unused = nn.LazyLinear(4)
     exp.optimizer.state["k_total"] = 3
@@ -295,7 +295,7 @@ def test_a_failed_step_is_let_go_of_while_its_error_is_held(tmp_path: Path) -> N
 # -- bad input --------------------------------------------------------------------------------
 
 
-def test_a_card_smaller_than_the_model_is_refused(tmp_path: Path) -> None:
+def test_a_gpu_smaller_than_the_model_is_refused(tmp_path: Path) -> None:
     exp = experiment(tmp_path)
     with pytest.raises(ValueError, match="parameters and buffers of Net alone are 2 MiB"):
         exp.card = 513 * MIB
@@ -303,7 +303,7 @@ def test_a_card_smaller_than_the_model_is_refused(tmp_path: Path) -> None:
     exp.close()
 
 
-def test_without_a_tool_nothing_is_played(tmp_path: Path) -> None:
+def test_without_a_tool_no_gpu_is_simulated(tmp_path: Path) -> None:
     with only(Services()):
         exp = experiment(tmp_path)
     with pytest.raises(RuntimeError, match=r"wb\.Experiment"):
@@ -311,7 +311,7 @@ def test_without_a_tool_nothing_is_played(tmp_path: Path) -> None:
     exp.close()
 
 
-def test_a_card_too_small_for_what_a_training_holds_by_now_is_out_of_memory(tmp_path: Path) -> None:
+def test_a_gpu_too_small_for_what_a_training_holds_by_now_is_out_of_memory(tmp_path: Path) -> None:
     """Parameters fit, and were checked; gradients and the optimizer's state came since."""
     exp = experiment(tmp_path)
     exp.run(steps=1, wait=True)

@@ -1,4 +1,4 @@
-"""What the record of work on a card that is played says of that work."""
+"""What the record of work on a simulated GPU says of that work."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_step_that_ran_out_in_its_update_does_not_claim_that_the_state_is_ther
     exp.close()
 
 
-def test_on_another_card_it_does_not_claim_what_a_gpus_libraries_hold(tmp_path: Path) -> None:
+def test_on_another_gpu_it_does_not_claim_what_a_gpus_libraries_hold(tmp_path: Path) -> None:
     data = torch.randn(100, 16), torch.arange(100) % 3
     exp = Experiment(nn.Linear(16, 3), data, batch_size=64, device="cpu", runs=tmp_path)
     exp.card = "1 GiB"

@@ -53,7 +53,7 @@ def test_as_recorded_is_what_was_measured(training_step):
     assert found["smallest"]["peak_bytes"] == smallest.outcome.peak_reserved
 
 
-def test_a_card_that_is_too_small_is_told_what_it_would_take(training_step):
+def test_a_gpu_that_is_too_small_comes_with_what_it_would_take(training_step):
     row = asked(training_step, {"settings": "expandable_segments:True", "card": "L40"})["rows"][0]
     assert not row["fits"]
     free = what_if(training_step, "expandable_segments:True").outcome.peak_reserved
@@ -129,7 +129,7 @@ def test_a_bad_question_is_one_sentence(hand_record, question, part):
         answer(record, question)
 
 
-def test_cards_come_with_their_sources(hand_record):
+def test_gpus_come_with_their_sources(hand_record):
     found = answer(hand_record([(0, -1, 4, "activations", "")]), {"kind": "cards"})
     assert [card["name"] for card in found["cards"]] == [card.name for card in GPUS]
     assert all("#" in card["source"] for card in found["cards"])

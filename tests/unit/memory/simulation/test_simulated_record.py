@@ -1,4 +1,4 @@
-"""A program on a simulated card, as a record: it adds up, and it is what the questions answer."""
+"""A program on a simulated GPU, as a record: it adds up, and it is what the questions answer."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_other_sizes_can_be_asked_for():
     assert found.reasons == claim.reasons
 
 
-def test_collecting_garbage_needs_a_card():
+def test_collecting_garbage_needs_a_gpu():
     record = made(3, num_blocks=10, num_streams=1, waits=False)
     with pytest.raises(SettingsError, match="acts only on a GPU with a limit"):
         simulated(record, "garbage_collection_threshold:0.5")

@@ -1,4 +1,4 @@
-"""The recorded program under other settings and on other cards."""
+"""The recorded program under other settings and on other GPUs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_expandable_segments_waste_less_and_no_trace_has_confirmed_them(training
     assert "no trace has confirmed" in str(expandable)
 
 
-def test_a_smaller_card_gives_back_what_is_unused_and_then_runs_out(training_step):
+def test_a_smaller_gpu_gives_back_what_is_unused_and_then_runs_out(training_step):
     peak = what_if(training_step).outcome.peak_reserved
     tight = what_if(training_step, gpu=peak)  # of which a context takes its part
     assert tight.outcome.num_retries > 0
@@ -85,7 +85,7 @@ def test_what_does_not_fit_from_the_beginning_says_so(training_step):
     assert " out of memory before the first event (" in str(found)
 
 
-def test_the_smallest_card_is_the_smallest_that_fits(training_step):
+def test_the_smallest_gpu_is_the_smallest_that_fits(training_step):
     found = smallest_gpu(training_step)
     assert found is not None
     assert found.card is not None
@@ -211,12 +211,12 @@ def test_a_block_that_waits_for_a_stream_goes_when_the_cache_is_emptied():
 
 
 @pytest.mark.parametrize("card", [0, -1, CONTEXT_BYTES])
-def test_a_card_with_nothing_left(training_step, card):
+def test_a_gpu_with_nothing_left(training_step, card):
     with pytest.raises(ValueError, match="has nothing left"):
         what_if(training_step, gpu=card)
 
 
-def test_collecting_garbage_needs_a_card(training_step):
+def test_collecting_garbage_needs_a_gpu(training_step):
     with pytest.raises(SettingsError, match="acts only on a GPU with a limit"):
         what_if(training_step, "garbage_collection_threshold:0.8")
     found = what_if(training_step, "garbage_collection_threshold:0.5", "H100 80 GB")
@@ -246,7 +246,7 @@ def test_what_does_not_exist_is_said(training_step, settings, card, error, part)
         what_if(training_step, settings, card)
 
 
-def test_cards_are_in_order_and_leave_room_for_a_context():
+def test_gpus_are_in_order_and_leave_room_for_a_context():
     totals = [card.total_bytes for card in GPUS]
     assert totals == sorted(totals)
     assert all(0 < card.usable_bytes < card.total_bytes for card in GPUS)
