@@ -48,7 +48,7 @@ def settings(exp: Experiment) -> tuple[Any, ...]:
 def test_its_code_does_what_making_it_does(tmp_path: Path, name: str) -> None:
     made, run = experiment(tmp_path), experiment(tmp_path)
     before = settings(made)
-    CHANGES[name].make(made)
+    CHANGES[name].make(made._settings, made.optimizer)
     exec(CHANGES[name].code, {"exp": run})
     assert settings(made) == settings(run) != before
     for exp in (made, run):
