@@ -219,7 +219,7 @@ def test_other_sizes_can_be_asked_for():
     lives = lifetimes_of_record(record, with_refused=True)
     larger = dataclasses.replace(lives, requested=lives.requested * 3)
     claim = Claim(reasons=("three times the batch",), interval=(1, 2**40), batch_size=12)
-    found = simulated(record, lives=larger, claim=claim)
+    found = simulated(record, lifetimes=larger, claim=claim)
     check(found)
     np.testing.assert_array_equal(found.block_requested, 3 * record.block_requested)
     assert (found.batch_size, found.peak_interval) == (12, (1, 2**40))
