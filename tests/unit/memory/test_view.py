@@ -126,9 +126,7 @@ def test_a_view_is_a_recording_too_and_its_settings_may_be_left_out(step_record)
     assert memory(view, card="T4").record.is_predicted
     assert str(view.what_if(None)) == str(view.what_if(""))
     assert view.smallest_card(None) is not None
-    with pytest.raises(
-        ValueError, match="allocator separately: settings='a:1'"
-    ):
+    with pytest.raises(ValueError, match="allocator separately: settings='a:1'"):
         view.what_if("", "8 GiB, a:1")
     with pytest.raises(TypeError, match=r"replays the trace of a snapshot file.* MemoryRecord"):
         memory(step_record, card="T4", certify=True)
