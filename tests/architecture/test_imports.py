@@ -106,7 +106,7 @@ def test_the_contracts_hold() -> None:
             "a compile report is listened to, explained, drawn",
         ),
         (
-            "memory/reading/lives.py",
+            "memory/reading/lifetimes.py",
             "import workbench.experiment.state.user_code",
             "a file is opened and asked about without torch",
         ),
@@ -143,8 +143,9 @@ def loaded_after(statement: str) -> set[str]:
         ("import workbench.memory", {"torch", "matplotlib", "anywidget"}),
         (
             "from workbench.memory import reading, simulation; "
-            "from workbench.memory.files import file_process, from_snapshot, replayed, selection; "
-            "from workbench.memory.pictures import diff; "
+            "from workbench.memory.files import file_process, from_snapshot, replayed_snapshot; "
+            "from workbench.memory.files import selection; "
+            "from workbench.memory.render import diff; "
             "from workbench.memory.reading import fragmentation; "
             "from workbench.memory.simulation import questions, what_if",
             {"torch", "matplotlib", "IPython", "tornado", "anywidget"},

@@ -22,7 +22,7 @@ from tests.benchmarks.test_memory_recorder import CASES, Loop, milliseconds, row
 from tests.models.resnet import ResNet
 from workbench.experiment import Experiment
 from workbench.memory import MemoryProbe
-from workbench.memory.prediction.growing import grown
+from workbench.memory.prediction.batch_growth_capture import with_determined_growth
 from workbench.memory.prediction.predict import predicted_step
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.usefixtures("one_thread")]
@@ -76,7 +76,7 @@ def test_a_prediction_beside_a_plain_step(name: str, tmp_path: Path) -> None:
         fake.append(milliseconds(fake_step))
         plain.append(milliseconds(loop.plain))
         predicted.append(milliseconds(lambda: predicted_step(exp, "RTX 4090")))
-        growth.append(milliseconds(lambda: grown(exp, record)))
+        growth.append(milliseconds(lambda: with_determined_growth(exp, record)))
     exp.close()
     base = median(plain)
     print(f"\n{name}, {loop.num_operations:,} operations, {versions('torch')}, one thread")

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from tests.gpu.programs import Recurrent, Transformer, block
-from workbench.allocator.simulator.gpus import CONTEXT_BYTES, Card
+from workbench.allocator.simulator.gpus import CONTEXT_BYTES, Gpu
 from workbench.experiment import Experiment
 from workbench.memory import memory
 from workbench.memory.prediction.predict import predicted_step
@@ -60,7 +60,7 @@ def experiment(name: str, modes: str, folder: str | Path, device: str) -> Experi
     )
 
 
-def predicted(name: str, modes: str, card: Card, folder: str | Path) -> MemoryRecord:
+def predicted(name: str, modes: str, card: Gpu, folder: str | Path) -> MemoryRecord:
     """On the CPU, whatever else there is."""
     exp = experiment(name, modes, folder, "cpu")
     record = predicted_step(exp, card)
@@ -77,10 +77,10 @@ def measured(name: str, modes: str, folder: str | Path) -> MemoryRecord:
     return record
 
 
-def this_card() -> Card:
+def this_gpu() -> Gpu:
     """The GPU of this machine."""
     properties = torch.cuda.get_device_properties(0)
-    return Card(properties.name, max(properties.total_memory, 2 * CONTEXT_BYTES), "this machine")
+    return Gpu(properties.name, max(properties.total_memory, 2 * CONTEXT_BYTES), "this machine")
 
 
 if __name__ == "__main__":

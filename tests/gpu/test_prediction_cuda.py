@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.gpu.predicting import BACKBONES, predicted, this_card
+from tests.gpu.predicting import BACKBONES, predicted, this_gpu
 from tests.gpu.support import kept_in, printed_table, run_apart
-from workbench.allocator.simulator.gpus import card_named
+from workbench.allocator.simulator.gpus import gpu_named
 from workbench.memory import memory
 from workbench.records import CATEGORIES, MemoryRecord
 
@@ -65,7 +65,7 @@ def test_a_prediction_beside_a_measurement(
     folder = kept_in(tmp_path)
     words = f"{name}_{modes or 'fp32'}"
     real = measured_apart(name, modes, folder / f"{words}_measured.safetensors")
-    found = predicted(name, modes, this_card(), tmp_path / "runs")
+    found = predicted(name, modes, this_gpu(), tmp_path / "runs")
     found.save(folder / f"{words}_predicted.safetensors")
     rows.append(row_of(name, modes, found, real))
     assert real.device.startswith("cuda")
@@ -84,7 +84,7 @@ def test_an_experiment_on_a_gpu_is_predicted_on_the_cpu(tmp_path: Path) -> None:
     from tests.gpu.predicting import experiment
     from workbench.memory.prediction.predict import predicted_step
 
-    card = card_named("RTX 4090")
+    card = gpu_named("RTX 4090")
     exp = experiment("transformer", "bf16", tmp_path, "cuda")
     before = torch.cuda.memory_allocated()
     found = predicted_step(exp, card)
@@ -95,7 +95,7 @@ def test_an_experiment_on_a_gpu_is_predicted_on_the_cpu(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "modes"), CASES)
 def test_every_case_is_predicted_without_a_gpu(name: str, modes: str, tmp_path: Path) -> None:
-    found = predicted(name, modes, card_named("RTX 4090"), tmp_path)
+    found = predicted(name, modes, gpu_named("RTX 4090"), tmp_path)
     assert found.peak_bytes > 16 * MIB
     assert not len(found.oom_event)
     unknown = found.block_category == CATEGORIES.index("unknown")

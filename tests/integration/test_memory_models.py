@@ -21,7 +21,7 @@ from tests.models.accounts import profiled, tracked
 from tests.models.resnet import ResNet
 from workbench.experiment import Experiment
 from workbench.memory import memory
-from workbench.memory.reading.describe import live_rows
+from workbench.memory.reading.text import live_rows
 from workbench.records import CATEGORIES, MemoryRecord
 
 

@@ -20,12 +20,12 @@ from workbench.allocator.simulator.gpus import CONTEXT_BYTES
 from workbench.experiment import Experiment
 from workbench.experiment.runtime.step_boundary import between_steps
 from workbench.memory import memory
-from workbench.memory.prediction.fake_run import run_twin
+from workbench.memory.prediction.fake_run import run_copy
+from workbench.memory.prediction.step_copy import copy_of_step
 from workbench.memory.prediction.substitutions import lstm_workspaces
-from workbench.memory.prediction.twin import twin_of
-from workbench.memory.reading.describe import describe
-from workbench.memory.reading.recorded import lives_of_record
-from workbench.memory.simulation.growth import readings
+from workbench.memory.reading.recorded_program import lifetimes_of_record
+from workbench.memory.reading.text import describe
+from workbench.memory.simulation.batch_scaling import assumptions
 from workbench.records import CATEGORIES, GROWTHS, MemoryRecord
 
 Make = Callable[[], tuple[nn.Module, torch.Tensor]]
@@ -85,7 +85,7 @@ def without_mixed_up(blocks: list[tuple[str, int]]) -> list[tuple[str, int]]:
 def test_a_copy_on_fake_tensors_allocates_what_the_step_does(make, tmp_path):
     exp = experiment(make, tmp_path)
     fake = between_steps(
-        exp, lambda step: run_twin(twin_of(step, fake=True), title="fake", num_steps=1)
+        exp, lambda step: run_copy(copy_of_step(step, fake=True), title="fake", num_steps=1)
     )
     record = memory(exp).record
     exp.close()
@@ -116,7 +116,7 @@ def test_twice_the_batch_is_what_a_step_of_twice_the_batch_really_allocates(make
     size = record.batch_size
     twice = recorded(make, tmp_path / "twice", batch=2 * size, modes=modes)
     assert twice.batch_size == 2 * size
-    found = readings(record, lives_of_record(record, with_refused=False), 2 * size)
+    found = assumptions(record, lifetimes_of_record(record, with_refused=False), 2 * size)
     workspaces = lstm_workspaces(record)
     assert len(found) == (2 if workspaces else 1), "nothing but oneDNN's workspaces is open"
     grown = found[-1].requested.copy()

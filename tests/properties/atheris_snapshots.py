@@ -54,7 +54,7 @@ def valued(data: bytes, check: Callable[[Snapshot], None]) -> None:
     try:
         check(decode.of_live(damaged_values(SMALL, Choices(data))))
     except RecordError as error:
-        if "its reader gave" in str(error):
+        if "its reader returned" in str(error):
             raise AssertionError(str(error)) from error
 
 

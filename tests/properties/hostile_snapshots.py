@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.properties.hostile_records import check_usable
 from tests.unit.allocator.attacks import OPCODES, short
 from workbench.allocator.snapshot.snapshot import ACTIONS, STATES, Snapshot
-from workbench.memory.files.replayed import replayed_record
+from workbench.memory.files.replayed_snapshot import replayed_record
 
 JUNK: tuple[Any, ...] = (
     None, True, -1, 0, 1, 2, 7, 255, 2**31, 2**53, 2**63 - 1, 2**63, 2**64, -(2**63), -(2**64),

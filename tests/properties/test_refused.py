@@ -15,7 +15,7 @@ from workbench.allocator.replay.replay import MOST_SHORTAGES, replay
 from workbench.allocator.simulator.device import Device
 from workbench.allocator.simulator.settings import AllocatorSettings
 from workbench.allocator.snapshot.snapshot import OOM
-from workbench.memory.files.replayed import replayed_record
+from workbench.memory.files.replayed_snapshot import replayed_record
 
 slow = settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
 RULES = {

@@ -12,8 +12,8 @@ from tests.properties.recording import record
 from tests.unit.allocator.traces import FILES, path_of
 from workbench.allocator.simulator.settings import AllocatorSettings
 from workbench.memory import open_file
-from workbench.memory.files.replayed import replayed_record
-from workbench.memory.files.selection import overview, stretch
+from workbench.memory.files.replayed_snapshot import replayed_record
+from workbench.memory.files.selection import event_range, overview
 from workbench.memory.reading.fragmentation import fragmentation
 from workbench.records import MemoryRecord, RecordError, read_record
 
@@ -47,7 +47,7 @@ def live(record: MemoryRecord, position: int) -> list[tuple[int, int, int]]:
 
 
 def assert_is_stretch(whole: MemoryRecord, start: int, end: int) -> None:
-    part = stretch(whole, start, end)
+    part = event_range(whole, start, end)
     read_record(part.to_bytes())  # every rule of its columns holds
     positions = slice(start, end + 1)
     np.testing.assert_array_equal(part.series(), whole.series()[:, positions])
@@ -76,7 +76,7 @@ def test_a_stretch_of_a_real_trace(name, between):
     assert_is_stretch(whole, start, end)
     # one stream, nothing waits: what reserved memory is made of is the same, too
     np.testing.assert_array_equal(
-        fragmentation(stretch(whole, start, end)), fragmentation(whole)[:, start : end + 1]
+        fragmentation(event_range(whole, start, end)), fragmentation(whole)[:, start : end + 1]
     )
 
 
@@ -101,7 +101,7 @@ def test_what_waits_when_a_stretch_begins_waits_from_its_first_event_on():
     assert len(waits)
     row = int(waits[0])
     start, end = int(whole.block_pending[row]) + 1, int(whole.block_end[row]) + 1
-    part = stretch(whole, start, end)
+    part = event_range(whole, start, end)
     same = part.block_address == whole.block_address[row]
     assert 0 in part.block_pending[same]
 
@@ -109,12 +109,12 @@ def test_what_waits_when_a_stretch_begins_waits_from_its_first_event_on():
 @pytest.mark.parametrize("between", [(-1, 5), (5, 5), (9, 3), (0, 10**9)])
 def test_what_is_no_stretch_is_said(between):
     whole = replayed_record(record(Program(1), 0, 50), title="made")
-    with pytest.raises(RecordError, match="were asked for; the recording has"):
-        stretch(whole, *between)
+    with pytest.raises(RecordError, match="were requested; the recording has"):
+        event_range(whole, *between)
 
 
 def test_a_stretch_says_what_it_is_of():
     whole = replayed_record(record(Program(1), 0, 300), title="made")
-    part = stretch(whole, 10, 20)
+    part = event_range(whole, 10, 20)
     assert part.notes[0].startswith(f"Events 10 to 20 of {len(whole.event_kind):,}")
-    assert stretch(whole, 0, len(whole.event_kind)) is whole
+    assert event_range(whole, 0, len(whole.event_kind)) is whole

@@ -26,7 +26,7 @@ test.describe('Out of memory', () => {
   test('says what was asked for, and resumes with what helps', async ({ page, tmpPath }) => {
     await runNotebook(page, `${tmpPath}/deep.ipynb`, [TOO_MUCH]);
     const alert = page.locator('.wb-panel .wb-msg[role=alert]').first();
-    await expect(alert.getByRole('heading')).toHaveText(/^Out of memory: .* asked for/, PATIENT);
+    await expect(alert.getByRole('heading')).toHaveText(/^Out of memory: .* requested/, PATIENT);
     await expect(alert).toContainText('552 MiB, simulated: 40.0 MiB usable');
     await expect(alert).toContainText('self.layers(x)');
     const first = alert.getByRole('radio').first();

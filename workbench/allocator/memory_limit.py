@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Self, SupportsIndex
 
 from workbench.allocator.simulator.device import Device
-from workbench.allocator.simulator.gpus import CARDS, CONTEXT_BYTES, Card, card_named
+from workbench.allocator.simulator.gpus import CONTEXT_BYTES, GPUS, Gpu, gpu_named
 from workbench.allocator.simulator.settings import GIB, MIB, AllocatorSettings
 from workbench.allocator.simulator.simulator import CachingAllocator
 
@@ -24,10 +24,10 @@ _MOST_BYTES = 1 << 47
 
 
 @dataclass(frozen=True)
-class CardLimit:
+class GpuLimit:
     """A GPU and the settings of its allocator."""
 
-    card: Card
+    gpu: Gpu
     settings: AllocatorSettings
 
     @classmethod
@@ -40,11 +40,11 @@ class CardLimit:
                 does not accept the settings.
         """
         if not isinstance(given, str):
-            return cls(card_given(given), AllocatorSettings())
+            return cls(gpu_given(given), AllocatorSettings())
         name, _, words = given.partition(",")
-        return cls(card_called(name.strip()), AllocatorSettings.parse(words))
+        return cls(gpu_called(name.strip()), AllocatorSettings.parse(words))
 
-    def with_settings(self, words: str) -> CardLimit:
+    def with_settings(self, words: str) -> GpuLimit:
         """Return the same GPU under its settings and ``words``; of two values the later applies."""
         return replace(
             self,
@@ -53,21 +53,21 @@ class CardLimit:
 
     def allocator(self, device: type[Device] = Device) -> CachingAllocator:
         """Make a new allocator on such a GPU."""
-        usable = self.card.usable_bytes
+        usable = self.gpu.usable_bytes
         allowed = usable if self.settings.garbage_collection_threshold else None
         return CachingAllocator(
-            self.settings, device(usable, self.card.total_bytes), allowed=allowed
+            self.settings, device(usable, self.gpu.total_bytes), allowed=allowed
         )
 
     def __str__(self) -> str:
         """As `parse` reads it: a rounded name is replaced by the bytes."""
-        card, total = self.card.name, self.card.total_bytes
-        amount = _Amount.read(card)
-        exact = card if amount is None or amount.total == total else f"{total} B"
+        name, total = self.gpu.name, self.gpu.total_bytes
+        amount = _Amount.read(name)
+        exact = name if amount is None or amount.total == total else f"{total} B"
         return ", ".join(filter(None, [exact, self.settings.words]))
 
 
-def card_given(given: str | SupportsIndex) -> Card:
+def gpu_given(given: str | SupportsIndex) -> Gpu:
     """Return the GPU given by a name, an amount or bytes.
 
     Raises:
@@ -78,15 +78,15 @@ def card_given(given: str | SupportsIndex) -> Card:
         name, comma, words = given.partition(",")
         if comma:
             raise ValueError(
-                f"a card alone is asked for here, such as {name.strip()!r}; give settings of the "
-                f"allocator apart: settings={words.strip()!r}"
+                f"this takes only a GPU, such as {name.strip()!r}; give the settings of the "
+                f"allocator separately: settings={words.strip()!r}"
             )
-        return card_called(given)
+        return gpu_called(given)
     if isinstance(given, bool) or not hasattr(given, "__index__"):
         raise TypeError(
-            f"a card is a name, an amount such as '8 GiB' or bytes, got {type(given).__name__}"
+            f"a GPU is a name, an amount such as '8 GiB' or bytes, got {type(given).__name__}"
         )
-    return card_of_bytes(operator.index(given))
+    return gpu_of_bytes(operator.index(given))
 
 
 class _Amount(NamedTuple):
@@ -113,7 +113,7 @@ class _Amount(NamedTuple):
         return f"{self.number:.15g} {self.unit}"
 
 
-def card_called(name: str) -> Card:
+def gpu_called(name: str) -> Gpu:
     """Return the GPU of that name, or with that amount of memory: ``"RTX 4090"``, ``"8 GiB"``.
 
     Raises:
@@ -121,19 +121,19 @@ def card_called(name: str) -> Card:
     """
     amount = _Amount.read(name)
     if amount is not None:
-        found = card_of_bytes(amount.total)
+        found = gpu_of_bytes(amount.total)
         return found if amount.unit == "B" else replace(found, name=str(amount))
     try:
-        return card_named(name)
+        return gpu_named(name)
     except ValueError:
-        known = ", ".join(card.name for card in CARDS)
+        known = ", ".join(gpu.name for gpu in GPUS)
         raise ValueError(
-            f"no card is called {name!r}; known are {known}, or give an amount such as '8 GiB', "
+            f"no GPU is called {name!r}; known are {known}, or give an amount such as '8 GiB', "
             "in GiB, MiB, GB or MB, or in B"
         ) from None
 
 
-def card_of_bytes(total: int) -> Card:
+def gpu_of_bytes(total: int) -> Gpu:
     """Return a GPU that reports ``total`` bytes, named by the roundest amount equal or near to it.
 
     Raises:
@@ -141,16 +141,16 @@ def card_of_bytes(total: int) -> Card:
     """
     if total <= CONTEXT_BYTES:
         raise ValueError(
-            f"a card of {total:,} B has nothing left: CUDA itself takes about "
-            f"{CONTEXT_BYTES >> 20} MiB; give what the card reports"
+            f"a GPU of {total:,} B has nothing left: CUDA itself takes about "
+            f"{CONTEXT_BYTES >> 20} MiB; give what the GPU reports"
         )
     if total > _MOST_BYTES:
         raise ValueError(
-            f"a card has at most {_MOST_BYTES >> 40} TiB here, and more is asked for: give "
-            "what the card reports, such as '80 GiB'"
+            f"a GPU has at most {_MOST_BYTES >> 40} TiB here, and more was requested: give "
+            "what the GPU reports, such as '80 GiB'"
         )
     for unit, digits in (("GiB", 2), ("GB", 1), ("MiB", 0)):
         amount = _Amount(round(total / _UNITS[unit], digits), unit)
         if amount.total == total:
-            return Card(str(amount), total, "given")
-    return Card(f"{total / GIB:.2f} GiB", total, "given")
+            return Gpu(str(amount), total, "given")
+    return Gpu(f"{total / GIB:.2f} GiB", total, "given")

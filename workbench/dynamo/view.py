@@ -133,7 +133,7 @@ def giving_source(record: CompileRecord) -> Callable[[Any, Any], None]:
     """Return what answers ``{"type": "ask", "id", "question": {"kind": "source", "kernel": row}}``.
 
     The answer is ``{"type": "answer", "id"}`` with ``"answer": {"code"}`` or one sentence as
-    ``"error"``; `workbench.memory.answering` uses the same protocol.
+    ``"error"``; `workbench.memory.widget_questions` uses the same protocol.
     """
 
     def received(widget: Any, content: Any) -> None:

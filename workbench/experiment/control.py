@@ -190,8 +190,8 @@ class Control:
         if self._runner.rehearsing and not training.tried.remedies:
             self.await_end()
         tried = Tried() if training.board.failure is None else training.tried
-        card = None if training.card is None else str(training.card.limit)
-        tried.chosen(remedy, card).make(self._settings, training.optimizer)
+        gpu = None if training.gpu is None else str(training.gpu.limit)
+        tried.chosen(remedy, gpu).make(self._settings, training.optimizer)
 
     def when_free(self, action: Callable[[], object], *, ended: bool) -> None:
         """Call ``action`` once nothing is computed alongside a run; at once if nothing is."""

@@ -50,7 +50,7 @@ from workbench.modes import find_modes
 from workbench.modes.mode_spec import with_compile
 
 if TYPE_CHECKING:
-    from workbench.experiment.failure.out_of_memory import CardUse
+    from workbench.experiment.failure.out_of_memory import GpuUse
     from workbench.experiment.loop.probe import CaptureHandle, StepProbe
     from workbench.experiment.loop.scalars import ScalarLog
     from workbench.experiment.loop.stop_condition import Plan
@@ -506,18 +506,18 @@ class Experiment:
         amount or a number of bytes, with the allocator's settings after a comma:
         ``"8 GiB, expandable_segments:True"``.
         """
-        card = self._training.card
-        return None if card is None else str(card.limit)
+        gpu = self._training.gpu
+        return None if gpu is None else str(gpu.limit)
 
     @card.setter
     def card(self, value: str | int | None) -> None:
-        self._settings.set_card(value)
+        self._settings.set_gpu(value)
 
     @property
-    def card_use(self) -> CardUse | None:
+    def card_use(self) -> GpuUse | None:
         """Bytes allocated and reserved on the simulated GPU; None without one."""
-        card = self._training.card
-        return None if card is None else card.use()
+        gpu = self._training.gpu
+        return None if gpu is None else gpu.use()
 
     @property
     def batch_size(self) -> int | None:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from workbench.allocator.memory_limit import CardLimit
+from workbench.allocator.memory_limit import GpuLimit
 from workbench.experiment.data.sources import DataError
-from workbench.experiment.failure.out_of_memory import play, refuse_what_cannot_begin
+from workbench.experiment.failure.out_of_memory import refuse_too_large_model, simulate_gpu
 from workbench.experiment.loop.first_step import describe_idle, describe_switch
 from workbench.experiment.loop.local_steps import LocalSteps
 from workbench.experiment.loop.stop_condition import Plan
@@ -111,13 +111,13 @@ class Settings:
         modeset = find_modes(value, self._training.device, self._training.model)
         self.submit(lambda: set_modes(self._training, modeset))
 
-    def set_card(self, value: str | int | None) -> None:
+    def set_gpu(self, value: str | int | None) -> None:
         """Simulate the GPU that ``value`` describes; None for the hardware itself."""
         self.refuse_if_closed()
-        limit = None if value is None else CardLimit.parse(value)
+        limit = None if value is None else GpuLimit.parse(value)
         if limit is not None:
-            refuse_what_cannot_begin(self._training, limit)
-        self.submit(lambda: set_card(self._training, limit))
+            refuse_too_large_model(self._training, limit)
+        self.submit(lambda: set_gpu(self._training, limit))
 
     def set_batch_size(self, value: int) -> None:
         """Divide the training data into batches of ``value`` samples, and validation with it."""
@@ -189,11 +189,11 @@ def set_modes(training: Training, modeset: ModeSet) -> None:
     _show(training, f"next step runs with {text}{describe_idle(modeset, training.model)}")
 
 
-def set_card(training: Training, limit: CardLimit | None) -> None:
+def set_gpu(training: Training, limit: GpuLimit | None) -> None:
     """From the next step on, run steps on a simulated GPU, or on the actual hardware."""
-    play(training, limit)
+    simulate_gpu(training, limit)
     _mark(training, "no simulated GPU" if limit is None else str(limit))
-    text = "without a simulated GPU" if limit is None else f"on a simulated GPU: {limit}"
+    text = "on the actual hardware" if limit is None else f"on a simulated GPU of {limit}"
     _show(training, f"next step runs {text}")
 
 

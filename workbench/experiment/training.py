@@ -60,7 +60,7 @@ it in the text of its own error."""
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from workbench.experiment.failure.out_of_memory import CardPlayer
+    from workbench.experiment.failure.out_of_memory import GpuSimulator
     from workbench.experiment.loop.validation import Validation
 
 
@@ -144,7 +144,7 @@ class Training:
         """Whether the step in progress is undone afterwards (`loop.step_undo`)."""
         self.is_remote = False
         """Whether other processes compute its steps (`workbench.experiment.runtime.remote`)."""
-        self.card: CardPlayer | None = None
+        self.gpu: GpuSimulator | None = None
         """The simulated GPU that steps and validations run on; None: they run on the actual
         hardware."""
         self.tried = Tried()
@@ -474,15 +474,15 @@ class Training:
         """Do the step; undo it if it raises, unless its weights have already been written."""
         self.interrupted = None
         switching = self.attached is not self._modeset
-        self.guard.remember(exactly=switching or self.card is not None)
+        self.guard.remember(exactly=switching or self.gpu is not None)
         kept = None
-        if switching or self.card is not None:
+        if switching or self.gpu is not None:
             kept = copy_at_risk(self, switching=switching)
         try:
             if switching:
                 result = first_step(self, batch)
                 self.measures.restart()  # a compile is not what a step takes
-            elif self.probes or self.card is not None:
+            elif self.probes or self.gpu is not None:
                 result = self.run_step(batch)
             else:
                 result = train_step(self, batch)
@@ -503,8 +503,8 @@ class Training:
     @computing
     def run_step(self, batch: Any) -> StepResult:
         """Do one step, probed or plain, on the simulated GPU if there is one."""
-        if self.card is not None:
-            with self.card.at_work("step", batch):
+        if self.gpu is not None:
+            with self.gpu.at_work("step", batch):
                 return self._probed(batch) if self.probes else train_step(self, batch)
         return self._probed(batch) if self.probes else train_step(self, batch)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MemoryProbe", "MemoryRecording", "MemoryView", "memory", "open_file", "to_chart"]
 
-_HOMES = {
+_MODULES = {
     "MemoryProbe": "workbench.memory.probe",
     "MemoryRecording": "workbench.memory.session",
     "MemoryView": "workbench.memory.view",
@@ -40,9 +40,9 @@ _NOT_A_FILE = (
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has: {__all__}")
-    value = getattr(import_module(_HOMES[name]), name)
+    value = getattr(import_module(_MODULES[name]), name)
     globals()[name] = value
     return value
 
@@ -121,13 +121,17 @@ def memory(
         return MemoryView(target)
     if callable(getattr(target, "capture", None)):
         from workbench.experiment.failure.out_of_memory import kept_record
-        from workbench.memory.prediction.growing import MOST_UNASKED, growing, grown
+        from workbench.memory.prediction.batch_growth_capture import (
+            MOST_BY_DEFAULT,
+            growth_on_demand,
+            with_determined_growth,
+        )
         from workbench.memory.probe import MemoryProbe
 
         kept = kept_record(target) if getattr(target, "failure", None) is not None else None
         record = kept or target.capture(MemoryProbe()).wait()
-        record = grown(target, record, MOST_UNASKED)
-        return MemoryView(record, growing(target, record))
+        record = with_determined_growth(target, record, MOST_BY_DEFAULT)
+        return MemoryView(record, growth_on_demand(target, record))
     raise TypeError(
         f"memory() got a {type(target).__name__}; it takes nothing (as a `with` block), an "
         "Experiment, a path to a saved record or allocator snapshot, or a MemoryRecord"

@@ -11,21 +11,21 @@ import torch
 
 from workbench.experiment.data.data import batch_size_of, split
 from workbench.experiment.loop.probe import StepContext, StepProbe
-from workbench.memory.cards.on_card import CardRecorder
-from workbench.memory.prediction.grown import with_growth
-from workbench.memory.reading.describe import format_bytes
-from workbench.memory.reading.recorded import is_cut_off
-from workbench.memory.recording import cuda
-from workbench.memory.recording.build import build_record
+from workbench.memory.prediction.batch_growth import with_growth
+from workbench.memory.reading.recorded_program import is_cut_off
+from workbench.memory.reading.text import format_bytes
+from workbench.memory.recording import cuda_history
 from workbench.memory.recording.categories import adopt_inputs, adopt_model, adopt_optimizer
-from workbench.memory.recording.compiled import undispatched_memory
-from workbench.memory.recording.faults import in_words
+from workbench.memory.recording.contained_errors import in_words
+from workbench.memory.recording.record_builder import build_record
 from workbench.memory.recording.recorder import Recorder, current_recorder, refuse_nested
+from workbench.memory.recording.undispatched_memory import undispatched_memory
+from workbench.memory.simulated_gpu.gpu_recorder import GpuRecorder
 from workbench.records import CATEGORIES, MemoryRecord
 from workbench.torch_private.self_check import notes_of, self_check
 
 if TYPE_CHECKING:
-    from workbench.memory.cards.card_record import Work
+    from workbench.memory.simulated_gpu.work_record import Work
 
 
 class MemoryProbe(StepProbe):
@@ -43,7 +43,7 @@ class MemoryProbe(StepProbe):
         self._stack = ExitStack()
         self._recorder: Recorder | None = None
         self._context: StepContext | None = None
-        self._history = cuda.AllocatorHistory()
+        self._history = cuda_history.AllocatorHistory()
         self._work: Work | None = None
         """The step, if it is recorded anyway because it runs on a simulated GPU."""
 
@@ -60,7 +60,7 @@ class MemoryProbe(StepProbe):
         notes_of("memory")
         self._context = context
         running = current_recorder()
-        if isinstance(running, CardRecorder) and running.work is not None:
+        if isinstance(running, GpuRecorder) and running.work is not None:
             self._work = running.work
             return
         refuse_nested()

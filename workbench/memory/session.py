@@ -15,11 +15,11 @@ import torch
 from torch import nn
 
 from workbench.experiment import experiments
-from workbench.memory.recording import cuda
-from workbench.memory.recording.build import build_record
+from workbench.memory.recording import cuda_history
 from workbench.memory.recording.categories import adopt_model, adopt_optimizer
-from workbench.memory.recording.compiled import undispatched_memory
+from workbench.memory.recording.record_builder import build_record
 from workbench.memory.recording.recorder import Recorder, in_words, refuse_nested
+from workbench.memory.recording.undispatched_memory import undispatched_memory
 from workbench.memory.view import MemoryView
 from workbench.records import MemoryRecord
 from workbench.torch_private.self_check import notes_of
@@ -39,7 +39,7 @@ class MemoryRecording(MemoryView):
         self._stack = ExitStack()
         self._recorder: Recorder | None = None
         self._models: list[tuple[nn.Module, str]] = []
-        self._history = cuda.AllocatorHistory()
+        self._history = cuda_history.AllocatorHistory()
         self._steps: dict[int, int] = {}
 
     def __enter__(self) -> Self:

@@ -11,15 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.display import mime_bundle
-from workbench.memory.answering import answering
-from workbench.memory.files.selection import MOST_EVENTS, first_look, is_long, stretch
-from workbench.memory.pictures.diff import MemoryDiff
-from workbench.memory.pictures.figure import PICTURES, picture, to_figure
-from workbench.memory.pictures.svg import static_html
-from workbench.memory.reading.describe import describe
+from workbench.memory.files.selection import MOST_EVENTS, event_range, first_look, is_long
 from workbench.memory.reading.fragmentation import PARTS, fragmentation
-from workbench.memory.reading.recorded import recorded_settings
-from workbench.memory.simulation.what_if import WhatIf, smallest_card, what_if
+from workbench.memory.reading.recorded_program import recorded_settings
+from workbench.memory.reading.text import describe
+from workbench.memory.render.diff import MemoryDiff
+from workbench.memory.render.figure import PICTURES, picture, to_figure
+from workbench.memory.render.svg import static_html
+from workbench.memory.simulation.what_if import WhatIf, smallest_gpu, what_if
+from workbench.memory.widget_questions import question_handler
 from workbench.records import Certificate, MemoryRecord
 from workbench.records.file import RECORD, suffix_of
 
@@ -34,10 +34,12 @@ class MemoryView:
     """The result of `workbench.memory`: ``.record``, ``.save(path)``, ``.figure()``, a display."""
 
     def __init__(
-        self, record: MemoryRecord | None, growing: Callable[[], MemoryRecord] | None = None
+        self,
+        record: MemoryRecord | None,
+        determine_growth: Callable[[], MemoryRecord] | None = None,
     ) -> None:
-        """Make a view of ``record``; ``growing`` returns it with the growth of its blocks."""
-        self._record, self._growing = record, growing
+        """Make a view of ``record``; ``determine_growth`` adds the growth of its blocks."""
+        self._record, self._determine_growth = record, determine_growth
 
     @property
     def has_record(self) -> bool:
@@ -93,8 +95,8 @@ class MemoryView:
             ValueError: no GPU has that name, or so little memory; the recording does not know its
                 batch.
         """
-        if self._growing is not None and batch not in (None, self.record.batch_size):
-            self._record = self._growing()
+        if self._determine_growth is not None and batch not in (None, self.record.batch_size):
+            self._record = self._determine_growth()
         return what_if(self.record, settings or "", card, batch=batch)
 
     def smallest_card(self, settings: str | None = None) -> WhatIf | None:
@@ -105,7 +107,7 @@ class MemoryView:
         Raises:
             SettingsError: the allocator does not accept the settings.
         """
-        return smallest_card(self.record, settings or "")
+        return smallest_gpu(self.record, settings or "")
 
     def diff(self, other: MemoryView | MemoryRecord) -> MemoryDiff:
         """Compare this recording as A with ``other`` as B: ``wb.memory("a.pickle").diff(mem)``.
@@ -134,7 +136,7 @@ class MemoryView:
         Raises:
             RecordError: there is no such range, or it is longer than that.
         """
-        return MemoryView(stretch(self.record, operator.index(start), operator.index(end)))
+        return MemoryView(event_range(self.record, operator.index(start), operator.index(end)))
 
     def save(self, path: str | Path) -> Path:
         """Write the recording in the format that the suffix names, and return the path.
@@ -157,7 +159,7 @@ class MemoryView:
 
     def show(self, record: MemoryRecord) -> None:
         """Show ``record`` from now on."""
-        self._record, self._growing = record, None
+        self._record, self._determine_growth = record, None
 
     def __str__(self) -> str:
         if self._record is None:
@@ -171,10 +173,10 @@ class MemoryView:
         """Widget, static SVG and text; only text while there is no record."""
         if self._record is None:
             return {"text/plain": str(self)}, {}
-        shown, text, growing = self._record, str(self), self._growing
+        shown, text, determine_growth = self._record, str(self), self._determine_growth
         if is_long(shown):
-            growing = None
-            shown = stretch(shown, *first_look(shown), hint=_OTHERS)
+            determine_growth = None
+            shown = event_range(shown, *first_look(shown), hint=_OTHERS)
             text = f"{text}\nShown in a notebook: {shown.notes[0]}"
         return mime_bundle(
             "memory",
@@ -182,5 +184,5 @@ class MemoryView:
             text=text,
             html=static_html(shown),
             options=options,
-            on_message=answering(shown, growing),
+            on_message=question_handler(shown, determine_growth),
         )

@@ -42,7 +42,7 @@ def _log_memory(experiment: Experiment) -> None:
 
 
 def _memory_tool() -> MemoryTool:
-    from workbench.memory.cards.out_of_memory import OutOfMemoryTool
+    from workbench.memory.simulated_gpu.out_of_memory import OutOfMemoryTool
 
     return OutOfMemoryTool()
 

@@ -1,7 +1,8 @@
 """The private parts of PyTorch that a memory recording needs, each wrapped once.
 
 `tests/unit/torch_private/test_memory.py` fails when one of them moves, `tests/gpu` for those that
-need CUDA. Inductor's generated modules are wrapped in `workbench.memory.recording.compiled`.
+need CUDA. Inductor's generated modules are wrapped in
+`workbench.memory.recording.undispatched_memory`.
 """
 
 # pyright: reportPrivateUsage=false, reportPrivateImportUsage=false

@@ -1,4 +1,4 @@
-"""Cards are played for every experiment of these tests, and everything is tried that may help."""
+"""GPUs can be simulated for every experiment of these tests, and every remedy is tried."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from workbench.experiment.services import Services, only
-from workbench.memory.cards import remedies
-from workbench.memory.cards.out_of_memory import OutOfMemoryTool
+from workbench.memory.simulated_gpu import remedies
+from workbench.memory.simulated_gpu.out_of_memory import OutOfMemoryTool
 
 
 @pytest.fixture(autouse=True)

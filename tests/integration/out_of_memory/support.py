@@ -1,4 +1,4 @@
-"""Experiments that run out of memory on a played card, and what is asked of them then."""
+"""Experiments that run out of memory on a simulated GPU, and what is asked of them then."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def experiment(folder: Path, kind: str, **options: Any) -> Experiment:
 
 
 def refused(exp: Experiment, usable: int) -> MemoryRecord:
-    """Run it on a card with so many bytes to give, until it has failed and remedies were tried."""
+    """Run it on a GPU with so many bytes to give, until it has failed and remedies were tried."""
     exp.card = CONTEXT_BYTES + usable
     with pytest.raises(torch.OutOfMemoryError):
         exp.run(epochs=2, wait=True)

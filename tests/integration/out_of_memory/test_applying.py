@@ -60,7 +60,7 @@ def test_what_is_no_remedy_of_the_failure_is_said(tmp_path: Path) -> None:
     exp.close()
 
 
-def test_what_was_tried_on_another_card_is_not_applied(tmp_path: Path) -> None:
+def test_what_was_tried_on_another_gpu_is_not_applied(tmp_path: Path) -> None:
     exp = experiment(tmp_path, "CNN")
     refused(exp, 48 * MIB)
     before = exp.card
@@ -104,7 +104,7 @@ def test_the_panel_applies_a_remedy_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_what_was_tried_and_does_not_fit_is_not_applied(tmp_path: Path) -> None:
-    """What the training holds by now is more than the card: no batch helps."""
+    """What the training holds by now is more than the GPU: no batch helps."""
     exp = Experiment(
         nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 3)),
         (torch.randn(64, 512), torch.arange(64) % 3),
@@ -119,7 +119,7 @@ def test_what_was_tried_and_does_not_fit_is_not_applied(tmp_path: Path) -> None:
         exp.wait()
     assert exp.failure is not None
     assert not any(remedy.fits for remedy in exp.failure.remedies)
-    with pytest.raises(ValueError, match=r"does not fit; .* choose a larger card"):
+    with pytest.raises(ValueError, match=r"does not fit; .* choose a larger GPU"):
         exp.apply_remedy()
     assert (exp.batch_size, exp.modes) == (16, "fp32")
     exp.card = "T4"

@@ -19,7 +19,7 @@ from workbench.allocator.simulator.gpus import CONTEXT_BYTES
 from workbench.experiment import Experiment, RunError
 from workbench.experiment.report.events import Event, StatusChanged
 from workbench.memory import memory
-from workbench.memory.cards import remedies
+from workbench.memory.simulated_gpu import remedies
 
 
 class Layers(nn.Module):

@@ -22,7 +22,7 @@ from workbench.experiment.runtime.checkpoint import snapshot
 
 
 def needed(folder: Path, kind: str, **options: Any) -> int:
-    """Bytes reserved at the peak where a card has room for all of it."""
+    """Bytes reserved at the peak where a GPU has room for all of it."""
     exp = experiment(folder, kind, **options)
     exp.card = "8 GiB"
     exp.run(epochs=1, wait=True)
@@ -66,7 +66,7 @@ def test_the_first_remedy_lets_the_run_finish_under_the_same_limit(
     assert failure.source is not None
     assert failure.source.filename == inspect.getsourcefile(type(exp.model))
     assert any(line.current for line in failure.code)
-    assert [fact.label for fact in failure.memory][:2] == ["Asked for", "Card"]
+    assert [fact.label for fact in failure.memory][:2] == ["Requested", "GPU"]
     assert len(record.oom_event) == 1
     assert record.card_bytes == usable
     assert failure.remedies == record.remedies[: out_of_memory.MOST_SHOWN]
@@ -101,7 +101,7 @@ def test_every_remedy_that_fits_does(tmp_path: Path, kind: str) -> None:
 
 
 def test_trials_leave_no_trace_in_what_the_run_computes(tmp_path: Path) -> None:
-    """A run that failed, had everything tried, and goes on with a larger card, against a plain one.
+    """A run that failed, had everything tried, and goes on with a larger GPU, against a plain one.
 
     Dropout draws, batch norm counts, Adam remembers: bit by bit the same losses.
     """

@@ -16,7 +16,7 @@ from tests.integration.support import our_threads
 from workbench.allocator.simulator.gpus import CONTEXT_BYTES
 from workbench.experiment import Experiment
 from workbench.memory import MemoryProbe, memory
-from workbench.memory.cards.card_player import PlayedCard
+from workbench.memory.simulated_gpu.simulated_gpu import SimulatedGpu
 
 
 def test_nothing_of_the_failed_step_or_of_the_trials_is_kept(tmp_path: Path) -> None:
@@ -29,8 +29,8 @@ def test_nothing_of_the_failed_step_or_of_the_trials_is_kept(tmp_path: Path) -> 
         raised.append(error)  # as a notebook keeps the last one
     assert raised
     gc.collect()
-    card = exp._training.card
-    assert isinstance(card, PlayedCard)
+    card = exp._training.gpu
+    assert isinstance(card, SimulatedGpu)
     card.ledger.next_step()
     own = sum(p.nbytes for p in exp.model.parameters())
     assert card.ledger.allocated < 4 * own + MIB, "weights, gradients, moments at most"
@@ -96,7 +96,7 @@ def test_what_the_step_asked_for_is_told_not_what_naming_its_blocks_came_upon(
     with pytest.raises(torch.OutOfMemoryError):
         exp.run(steps=1, wait=True)
     assert exp.failure is not None
-    assert exp.failure.title.startswith("Out of memory: 30.0 MiB asked for")
+    assert exp.failure.title.startswith("Out of memory: 30.0 MiB requested")
     assert exp.failure.remedies
     exp.close()
 
@@ -139,12 +139,12 @@ def test_the_error_itself_says_what_would_help(tmp_path: Path) -> None:
         ("", ValueError, "or give an amount such as '8 GiB'"),
         (8.5, TypeError, "a name, an amount such as '8 GiB' or bytes, got float"),
         (True, TypeError, "got bool"),
-        (CONTEXT_BYTES + 4096, ValueError, "choose a larger card"),
+        (CONTEXT_BYTES + 4096, ValueError, "choose a larger GPU"),
         ("8 GiB, expandable_segments:Perhaps", ValueError, "cannot be 'Perhaps'"),
         ("8 GiB, max_split_size_mb:1", ValueError, "at least 20 MiB"),
     ],
 )
-def test_a_card_that_cannot_be_is_refused_in_a_sentence(
+def test_a_gpu_that_cannot_be_is_refused_in_a_sentence(
     tmp_path: Path, bad: Any, error: type[Exception], said: str
 ) -> None:
     exp = experiment(tmp_path, "transformer")

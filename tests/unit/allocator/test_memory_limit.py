@@ -1,4 +1,4 @@
-"""A card in words."""
+"""A GPU in words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from workbench.allocator.memory_limit import CardLimit
+from workbench.allocator.memory_limit import GpuLimit
 from workbench.allocator.simulator.gpus import CONTEXT_BYTES
 from workbench.allocator.simulator.settings import GIB, MIB, SettingsError
 
@@ -40,33 +40,33 @@ from workbench.allocator.simulator.settings import GIB, MIB, SettingsError
 def test_what_is_read_is_printed_so_that_it_is_read_again(
     given: str | int, total: int, printed: str
 ) -> None:
-    limit = CardLimit.parse(given)
-    assert limit.card.total_bytes == total
-    assert limit.card.usable_bytes == total - CONTEXT_BYTES
+    limit = GpuLimit.parse(given)
+    assert limit.gpu.total_bytes == total
+    assert limit.gpu.usable_bytes == total - CONTEXT_BYTES
     assert str(limit) == printed
-    assert CardLimit.parse(printed) == limit
+    assert GpuLimit.parse(printed) == limit
 
 
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ("RTX 9999", "no card is called 'RTX 9999'; known are T4"),
-        ("", "no card is called ''"),
+        ("RTX 9999", "no GPU is called 'RTX 9999'; known are T4"),
+        ("", "no GPU is called ''"),
         ("8", "give an amount such as '8 GiB'"),
         ("100 KiB", "amount such as '8 GiB', in GiB, MiB, GB or MB"),
         ("100 MiB", "has nothing left"),
         (0, "has nothing left"),
-        pytest.param(10**400, "a card has at most 128 TiB", id="400 zeros"),
-        ((1 << 47) + 1, "a card has at most 128 TiB"),
-        pytest.param("9" * 400 + " GiB", "a card has at most 128 TiB", id="400 nines"),
-        ("200000 GB, expandable_segments:True", "a card has at most 128 TiB"),
+        pytest.param(10**400, "a GPU has at most 128 TiB", id="400 zeros"),
+        ((1 << 47) + 1, "a GPU has at most 128 TiB"),
+        pytest.param("9" * 400 + " GiB", "a GPU has at most 128 TiB", id="400 nines"),
+        ("200000 GB, expandable_segments:True", "a GPU has at most 128 TiB"),
         ("8 GiB, colour:blue", "'colour' is no setting"),
         ("8 GiB, max_split_size_mb:1", "takes at least"),
     ],
 )
-def test_what_is_no_card_says_what_is(given: str | int, sentence: str) -> None:
+def test_what_is_no_gpu_says_what_is(given: str | int, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        CardLimit.parse(given)
+        GpuLimit.parse(given)
 
 
 @pytest.mark.parametrize(
@@ -81,20 +81,20 @@ def test_what_is_no_card_says_what_is(given: str | int, sentence: str) -> None:
         (CONTEXT_BYTES + 1, "0.50 GiB"),
     ],
 )
-def test_a_card_of_plain_bytes_has_a_name_that_can_be_said(total: int, name: str) -> None:
-    limit = CardLimit.parse(total)
-    assert (limit.card.name, limit.card.total_bytes) == (name, total)
-    assert CardLimit.parse(str(limit)).card == limit.card
+def test_a_gpu_of_plain_bytes_has_a_name_that_can_be_said(total: int, name: str) -> None:
+    limit = GpuLimit.parse(total)
+    assert (limit.gpu.name, limit.gpu.total_bytes) == (name, total)
+    assert GpuLimit.parse(str(limit)).gpu == limit.gpu
 
 
 @pytest.mark.parametrize("given", [8.0, True, [], None])
 def test_other_types_are_refused(given: Any) -> None:
-    with pytest.raises(TypeError, match="a card is a name"):
-        CardLimit.parse(given)
+    with pytest.raises(TypeError, match="a GPU is a name"):
+        GpuLimit.parse(given)
 
 
 def test_settings_are_added_to_those_there_are() -> None:
-    limit = CardLimit.parse("8 GiB, max_split_size_mb:64")
+    limit = GpuLimit.parse("8 GiB, max_split_size_mb:64")
     more = limit.with_settings("expandable_segments:True")
     assert str(more) == "8 GiB, max_split_size_mb:64,expandable_segments:True"
     assert more.with_settings("max_split_size_mb:128").settings.max_split_size == 128 * MIB
@@ -102,7 +102,7 @@ def test_settings_are_added_to_those_there_are() -> None:
 
 
 def test_an_allocator_has_what_is_left_and_no_more() -> None:
-    allocator = CardLimit.parse("600 MiB").allocator()
+    allocator = GpuLimit.parse("600 MiB").allocator()
     allocator.malloc(80 * MIB)
     assert not allocator.holds(2**60) or allocator.device.capacity == 88 * MIB
     assert allocator.device.capacity == 88 * MIB

@@ -23,7 +23,7 @@ from workbench.experiment import Experiment
 from workbench.experiment.report.events import Event, ScheduleRemoved, StepDone
 from workbench.experiment.services import Services, only
 from workbench.memory import MemoryProbe, memory
-from workbench.memory.cards.out_of_memory import OutOfMemoryTool
+from workbench.memory.simulated_gpu.out_of_memory import OutOfMemoryTool
 
 
 def experiment(folder: Path) -> Experiment:

@@ -11,9 +11,9 @@ from torch import nn
 from workbench.allocator.simulator.gpus import CONTEXT_BYTES
 from workbench.memory import memory
 from workbench.memory.recording.attribution import Line
-from workbench.memory.recording.blocks import Block
-from workbench.memory.recording.build import record_of
-from workbench.memory.simulation.simulated import simulated
+from workbench.memory.recording.record_builder import record_of
+from workbench.memory.recording.storage_lifetimes import Block
+from workbench.memory.simulation.simulated_record import simulated
 from workbench.records import MemoryRecord, Phase
 
 MIB = 1 << 20
@@ -33,13 +33,13 @@ def step_record() -> MemoryRecord:
 
 @pytest.fixture(scope="session")
 def refused_record() -> MemoryRecord:
-    """A forward that a simulated card of 40 MiB refuses something in the middle of."""
+    """A forward that a simulated GPU of 40 MiB refuses something in the middle of."""
     torch.manual_seed(0)
     body = [nn.Sequential(nn.Linear(512, 512), nn.ReLU()) for _ in range(12)]
     model, rows = nn.Sequential(*body), torch.randn(1024, 512)
     with memory() as mem:
         model(rows).sum().backward()
-    found = simulated(mem.record, card=(40 << 20) + CONTEXT_BYTES)
+    found = simulated(mem.record, gpu=(40 << 20) + CONTEXT_BYTES)
     assert len(found.oom_event)
     return found
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from workbench.memory.pictures.diff import BY, MemoryDiff
-from workbench.memory.recording.build import record_of
+from workbench.memory.recording.record_builder import record_of
+from workbench.memory.render.diff import BY, MemoryDiff
 from workbench.records import MemoryRecord, Phase, SourceLine
 
 FILE = Path(__file__).parents[3] / "extensions/views/test/fixtures/memory-diff.json"

@@ -14,9 +14,9 @@ import numpy as np
 
 from workbench.allocator.simulator.settings import AllocatorSettings
 from workbench.memory.reading.fragmentation import PARTS, fragmentation
-from workbench.memory.reading.recorded import recorded_settings
-from workbench.memory.recording.build import record_of
-from workbench.memory.simulation.simulated import simulated
+from workbench.memory.reading.recorded_program import recorded_settings
+from workbench.memory.recording.record_builder import record_of
+from workbench.memory.simulation.simulated_record import simulated
 from workbench.records import MemoryRecord
 
 FILE = Path(__file__).parents[3] / "extensions/views/test/fixtures/memory-parts.json"

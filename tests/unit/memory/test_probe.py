@@ -12,7 +12,7 @@ from torch import nn
 
 from workbench.experiment.loop.probe import StepContext
 from workbench.memory import MemoryProbe, memory, to_chart
-from workbench.memory.reading.describe import format_bytes
+from workbench.memory.reading.text import format_bytes
 from workbench.records import CATEGORIES, MemoryRecord
 
 

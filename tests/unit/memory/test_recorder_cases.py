@@ -15,7 +15,7 @@ from tests.models.accounts import profiled
 from tests.models.memory_steps import STEPS, WIDTH, mlp, plain, ready
 from workbench.experiment import Experiment
 from workbench.memory import memory
-from workbench.memory.reading.describe import live_rows
+from workbench.memory.reading.text import live_rows
 from workbench.records import CATEGORIES, MemoryRecord
 
 OUTSIDE_THE_DISPATCHER = {

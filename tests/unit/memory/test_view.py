@@ -72,7 +72,7 @@ def test_another_stretch_is_a_recording_of_its_own(step_record):
     np.testing.assert_array_equal(part.record.series(), step_record.series()[:, 3:10])
     assert str(part).splitlines()[0].startswith("Recorded block: peak")
     assert "Events 3 to 9 of" in str(part)
-    with pytest.raises(RecordError, match="a stretch ends after it begins"):
+    with pytest.raises(RecordError, match="a range ends after it begins"):
         memory(step_record).stretch(9, 3)
 
 
@@ -126,7 +126,7 @@ def test_a_view_is_a_recording_too_and_its_settings_may_be_left_out(step_record)
     assert memory(view, card="T4").record.is_predicted
     assert str(view.what_if(None)) == str(view.what_if(""))
     assert view.smallest_card(None) is not None
-    with pytest.raises(ValueError, match="give settings of the allocator apart: settings='a:1'"):
+    with pytest.raises(ValueError, match="allocator separately: settings='a:1'"):
         view.what_if("", "8 GiB, a:1")
     with pytest.raises(TypeError, match=r"replays the trace of a snapshot file.* MemoryRecord"):
         memory(step_record, card="T4", certify=True)

@@ -175,7 +175,7 @@ def test_on_a_simulated_gpu_it_is_the_simulated_allocators(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from workbench.experiment.services import Services, only
-    from workbench.memory.cards.out_of_memory import OutOfMemoryTool
+    from workbench.memory.simulated_gpu.out_of_memory import OutOfMemoryTool
 
     monkeypatch.setattr(measures, "EVERY", 1)
     with only(Services(memory_tool=OutOfMemoryTool)):

@@ -39,7 +39,7 @@ class Program:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Lives:
+class Lifetimes:
     """The input from which a program is made; events are -1 before and after the recording."""
 
     start: I32
@@ -80,36 +80,36 @@ class Outcome:
         return self.failure is None
 
 
-def program_of(lives: Lives, *, from_start: bool = True) -> Program:
+def program_of(lifetimes: Lifetimes, *, from_start: bool = True) -> Program:
     """Return the program of blocks.
 
     Requests of 0 bytes never reach an allocator and are left out.
 
     Args:
-        lives: the lifetimes of the blocks.
+        lifetimes: the lifetimes of the blocks.
         from_start: whether blocks that were there before are requested first, in the order in which
             they are given; False if the allocator has them already.
     """
-    rows = np.flatnonzero(lives.requested > 0)
-    begins = rows if from_start else rows[lives.start[rows] >= 0]
-    ended, waited = lives.end[rows] >= 0, lives.pending[rows] >= 0
+    rows = np.flatnonzero(lifetimes.requested > 0)
+    begins = rows if from_start else rows[lifetimes.start[rows] >= 0]
+    ended, waited = lifetimes.end[rows] >= 0, lifetimes.pending[rows] >= 0
     waits, frees, completes = rows[waited], rows[ended & ~waited], rows[ended & waited]
-    emptied = np.full(len(lives.emptied), _NO_BLOCK)
+    emptied = np.full(len(lifetimes.emptied), _NO_BLOCK)
     parts = (
-        (EMPTY, emptied, lives.emptied),
-        (ALLOCATE, begins, lives.start[begins]),
-        (WAIT, waits, lives.pending[waits]),
-        (FREE, frees, lives.end[frees]),
-        (COMPLETE, completes, lives.end[completes]),
+        (EMPTY, emptied, lifetimes.emptied),
+        (ALLOCATE, begins, lifetimes.start[begins]),
+        (WAIT, waits, lifetimes.pending[waits]),
+        (FREE, frees, lifetimes.end[frees]),
+        (COMPLETE, completes, lifetimes.end[completes]),
     )
     block = np.concatenate([part[1] for part in parts])
     event = np.concatenate([part[2] for part in parts]).astype(np.int64)
     kind = np.concatenate([np.full(len(part[1]), part[0]) for part in parts])
     order = np.lexsort((block, event))  # stable: what is requested and freed at once stays so
     return Program(
-        requested=lives.requested,
-        stream=lives.stream,
-        private=lives.private,
+        requested=lifetimes.requested,
+        stream=lifetimes.stream,
+        private=lifetimes.private,
         block=block[order].astype(np.int32),
         kind=kind[order].astype(np.int32),
         event=event[order],
@@ -159,7 +159,7 @@ class _Run:
             if self.watch is not None:
                 self.watch(row, event)
             if kind != ALLOCATE:
-                self._give_back(kind, row)
+                self._release(kind, row)
                 continue
             try:
                 self._allocate(row, event, size, stream, private)
@@ -188,7 +188,7 @@ class _Run:
         if allocator.reserved > self.peak:
             self.peak, self.peak_event = allocator.reserved, event
 
-    def _give_back(self, kind: int, row: int) -> None:
+    def _release(self, kind: int, row: int) -> None:
         allocator = self.allocator
         if kind == EMPTY:
             allocator.empty_cache()

@@ -154,15 +154,15 @@ class _Replay:
             for row, action in enumerate(actions):
                 if action == FREE_COMPLETED:
                     if expected:
-                        self._give_back()
+                        self._release()
                     put_back(blocks[addresses[row]])
                 elif action == ALLOC:
                     private = pools[row] if pools else 0
-                    asked = requests[row], streams[row], private
-                    if expected and self._gave_back(asked, addresses[row]):
-                        address = malloc(*asked, search=False)
+                    request = requests[row], streams[row], private
+                    if expected and self._released(request, addresses[row]):
+                        address = malloc(*request, search=False)
                     else:
-                        address = malloc(*asked)
+                        address = malloc(*request)
                     if address != addresses[row]:
                         raise DifferenceError(
                             f"{requests[row]:,} B at {address:#x}, not at {addresses[row]:#x}"
@@ -171,9 +171,11 @@ class _Replay:
                 elif action in _SEGMENTS:
                     expected.append((action, addresses[row], requests[row]))
                 elif action == OOM:
-                    self._run_out(row, requests[row], streams[row], pools[row] if pools else 0)
+                    self._repeat_refusal(
+                        row, requests[row], streams[row], pools[row] if pools else 0
+                    )
         except (OutOfMemoryError, ValueError, KeyError) as error:
-            raise DifferenceError(_said(error, addresses[row])) from None
+            raise DifferenceError(_reason_of(error, addresses[row])) from None
         finally:
             self.row = row
 
@@ -187,7 +189,7 @@ class _Replay:
                 self.allocator.add_pool(private)
         return [ids[row] for row in self.snapshot.trace_pool.tolist()]
 
-    def _gave_back(self, asked: tuple[int, int, int], address: int) -> bool:
+    def _released(self, request: tuple[int, int, int], address: int) -> bool:
         """Empty the cache if the trace says so; return whether a request caused it.
 
         A trace records it in the same way whether it was done by hand or for lack of memory. What
@@ -201,24 +203,24 @@ class _Replay:
         is_all = len(expected) == len(self.device.expected)
         if not expected or not (is_all or expected == unused(self.allocator)):
             return False
-        had_fit = self.allocator.fit(*asked) is not None
+        had_fit = self.allocator.fit(*request) is not None
         self.allocator.empty_cache()
         if is_all and self.allocator.expandable is not None:
-            return not had_fit and self.allocator.fit(*asked) != address
+            return not had_fit and self.allocator.fit(*request) != address
         return not is_all
 
-    def _give_back(self) -> None:
+    def _release(self) -> None:
         if self.device.expected:
             self.allocator.empty_cache()
             if self.device.expected and self.device.expected[0][0] in RELEASES:
                 raise DifferenceError("a segment is given back that the replay still uses")
 
     def _finish(self) -> None:
-        self._give_back()
+        self._release()
         if self.device.expected:
             raise DifferenceError("the trace ends with a segment that was not needed")
 
-    def _run_out(self, row: int, size: int, stream: int, private: int) -> None:
+    def _repeat_refusal(self, row: int, size: int, stream: int, private: int) -> None:
         """Repeat a refused request: what is allocated and released first must match the trace."""
         self.device.is_full = True
         try:
@@ -242,7 +244,7 @@ def _highest(snapshot: Snapshot) -> int:
     return max(int(column.max(initial=0)) for column in named)
 
 
-def _said(error: Exception, address: int) -> str:
+def _reason_of(error: Exception, address: int) -> str:
     """Return what it means that the simulator refused something that the allocator did."""
     if isinstance(error, OutOfMemoryError):
         return "segments are given back that the replay still uses"

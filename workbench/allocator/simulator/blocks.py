@@ -17,7 +17,7 @@ class Block:
 
     __slots__ = (
         "address",
-        "born",
+        "free_since",
         "is_busy",
         "is_mapped",
         "next",
@@ -48,7 +48,7 @@ class Block:
         """Other streams that have used it since it was allocated."""
         self.waiting = False
         """Whether the program has freed it and a stream may still use it."""
-        self.born = 0
+        self.free_since = 0
         """The number of searches in its pool up to the moment when it became free."""
 
     @property
@@ -102,7 +102,7 @@ class Region:
     def put(self, block: Block) -> None:
         """Add ``block`` to the free ones."""
         insort(self.free, (block.size, block.address, block))
-        block.born = self.pool.num_searches
+        block.free_since = self.pool.num_searches
 
     def take(self, block: Block) -> None:
         """Remove a free block."""

@@ -69,7 +69,7 @@ class Expandable:
         for neighbour in (block.prev, block.next):
             if neighbour is not None and not neighbour.is_mapped:
                 region.take_unmapped(neighbour)
-                _swallow(block, neighbour)
+                _absorb(block, neighbour)
         if block.is_split:
             region.put_unmapped(block)
 
@@ -80,12 +80,12 @@ class Expandable:
         assumed to be parts of one range, which they are unless a range was used up.
         """
         end = last.address + last.size
-        _say_segment(first, last.segment)
+        _set_segment(first, last.segment)
         self._put_unmapped(last, end, first.address - end, first)
 
     def begin(self, first: Block, address: int) -> None:
         """Let the range of ``first`` begin at ``address``, without memory up to it."""
-        _say_segment(first, address)
+        _set_segment(first, address)
         block = Block(first.region, address, first.address - address, address)
         block.is_mapped, block.is_busy = False, True
         block.next, first.prev = first, block
@@ -147,13 +147,13 @@ class Expandable:
         for neighbour in (block.prev, block.next):
             if neighbour is not None and not neighbour.is_busy:
                 region.take(neighbour)
-                _swallow(block, neighbour)
+                _absorb(block, neighbour)
         region.put(block)
         self._allocator.reserved += mapped
         return True
 
 
-def _say_segment(block: Block | None, address: int) -> None:
+def _set_segment(block: Block | None, address: int) -> None:
     """Set, for a block and those after it, where their range begins."""
     while block is not None:
         block.segment = address
@@ -193,7 +193,7 @@ def _cut(block: Block, address: int, *, keep_front: bool) -> Block:
     return other
 
 
-def _swallow(block: Block, neighbour: Block) -> None:
+def _absorb(block: Block, neighbour: Block) -> None:
     """Make ``neighbour`` a part of ``block``."""
     if block.prev is neighbour:
         block.address, block.prev = neighbour.address, neighbour.prev

@@ -18,7 +18,7 @@ CONTEXT_BYTES = 512 * MIB
 
 
 @dataclass(frozen=True)
-class Card:
+class Gpu:
     """A GPU, described by its memory."""
 
     name: str
@@ -33,30 +33,30 @@ class Card:
         return self.total_bytes - CONTEXT_BYTES
 
 
-CARDS = (
-    Card("T4", int(14.56 * GIB), "Zheng-Chong/CatVTON#133"),
-    Card("RTX A4000", int(15.61 * GIB), "DengKaiCQ/VGGT-Long#6"),
-    Card("RTX 4090", int(23.64 * GIB), "ali-vilab/VGen#104"),
-    Card("V100 32 GB", int(31.75 * GIB), "google/dynibar#8"),
-    Card("A100 40 GB", int(39.50 * GIB), "TianheWu/CoSeR#10"),
-    Card("L40", int(44.40 * GIB), "QwenLM/Qwen3-VL#2097"),
-    Card("H100 80 GB", int(79.11 * GIB), "vllm-project/vllm#27508"),
-    Card("A100 80 GB", int(79.25 * GIB), "HiDream-ai/VAREdit#6"),
+GPUS = (
+    Gpu("T4", int(14.56 * GIB), "Zheng-Chong/CatVTON#133"),
+    Gpu("RTX A4000", int(15.61 * GIB), "DengKaiCQ/VGGT-Long#6"),
+    Gpu("RTX 4090", int(23.64 * GIB), "ali-vilab/VGen#104"),
+    Gpu("V100 32 GB", int(31.75 * GIB), "google/dynibar#8"),
+    Gpu("A100 40 GB", int(39.50 * GIB), "TianheWu/CoSeR#10"),
+    Gpu("L40", int(44.40 * GIB), "QwenLM/Qwen3-VL#2097"),
+    Gpu("H100 80 GB", int(79.11 * GIB), "vllm-project/vllm#27508"),
+    Gpu("A100 80 GB", int(79.25 * GIB), "HiDream-ai/VAREdit#6"),
 )
 """From the smallest to the largest. ``source`` is an issue on GitHub."""
 
 
-def card_named(name: str) -> Card:
+def gpu_named(name: str) -> Gpu:
     """Return the GPU of that name, ignoring case and spaces.
 
     Raises:
         ValueError: no GPU has that name.
     """
-    for card in CARDS:
-        if _plain(card.name) == _plain(name):
-            return card
-    known = ", ".join(card.name for card in CARDS)
-    raise ValueError(f"no card is called {name!r}; known are {known}, or give its bytes")
+    for gpu in GPUS:
+        if _plain(gpu.name) == _plain(name):
+            return gpu
+    known = ", ".join(gpu.name for gpu in GPUS)
+    raise ValueError(f"no GPU is called {name!r}; known are {known}, or give its bytes")
 
 
 def _plain(name: str) -> str:

@@ -94,13 +94,13 @@ def collect_garbage(allocator: CachingAllocator) -> None:
     pool = allocator.pools[0][1]
     target = allocator.reserved - threshold
     candidates = [block for block in pool.free_blocks() if not block.is_split]
-    total = sum(pool.num_searches - block.born for block in candidates)
+    total = sum(pool.num_searches - block.free_since for block in candidates)
     reclaimed = 0
     while reclaimed < target and candidates and allocator.expandable is None:
         mean = total / len(candidates)
         kept: list[Block] = []
         for block in candidates:
-            age = pool.num_searches - block.born
+            age = pool.num_searches - block.free_since
             if age < mean:
                 kept.append(block)
                 continue

@@ -34,13 +34,13 @@ def round_size(requested: int, settings: AllocatorSettings) -> int:
 
 def round_sizes(requested: I64, settings: AllocatorSettings) -> I64:
     """Return `round_size` of each entry; 0 counts as 1, anything above 2**62 as that."""
-    asked = np.clip(np.asarray(requested, dtype=np.int64), 1, _LARGEST)
-    sizes = np.maximum(MIN_BLOCK, -(-asked // MIN_BLOCK) * MIN_BLOCK)
+    clipped = np.clip(np.asarray(requested, dtype=np.int64), 1, _LARGEST)
+    sizes = np.maximum(MIN_BLOCK, -(-clipped // MIN_BLOCK) * MIN_BLOCK)
     if not any(settings.roundup_power2_divisions):
         return sizes
     # A program requests few different sizes, so each of these is computed once.
-    rows = np.flatnonzero(asked > MIN_BLOCK)
-    different, row = np.unique(asked[rows], return_inverse=True)
+    rows = np.flatnonzero(clipped > MIN_BLOCK)
+    different, row = np.unique(clipped[rows], return_inverse=True)
     divided = [round_size(size, settings) for size in different.tolist()]
     sizes[rows] = np.array(divided, dtype=np.int64)[row]
     return sizes

@@ -101,7 +101,7 @@ class AllocatorSettings:
             raise SettingsError(f"the file's allocator_settings are none: {error}") from None
 
     @classmethod
-    def told_by(cls, found: Mapping[str, Any]) -> Self:
+    def of_snapshot_or_default(cls, found: Mapping[str, Any]) -> Self:
         """As `of_snapshot`; the defaults if a file contains what no allocator accepts."""
         try:
             return cls.of_snapshot(found)
@@ -141,7 +141,7 @@ class AllocatorSettings:
                 raise SettingsError(f"backend {value!r} is another allocator; native is simulated")
             if key == "per_process_memory_fraction" and not tolerant:
                 raise SettingsError(
-                    f"{key} is a limit, not a rule: give the bytes of a card instead"
+                    f"{key} is a limit, not a rule: give the bytes of a GPU instead"
                 )
             if key == "backend" or key in _IGNORED or (tolerant and key not in _READERS):
                 continue

@@ -35,7 +35,7 @@ class OutOfMemoryError(Exception):
         self.reserved, self.capacity = reserved, capacity
         room = "no more" if capacity is None else f"{capacity:,} B"
         super().__init__(
-            f"out of memory: {requested:,} B were asked for, the allocator needs {size:,} B for "
+            f"out of memory: {requested:,} B were requested, the allocator needs {size:,} B for "
             f"them, holds {reserved:,} B and may hold {room}"
         )
 
@@ -111,7 +111,7 @@ class CachingAllocator:
             ValueError: ``requested`` is not positive.
         """
         if requested <= 0:
-            raise ValueError(f"{requested:,} B were asked for; a block has at least 1")
+            raise ValueError(f"{requested:,} B were requested; a block has at least 1")
         size = round_size(requested, self.settings) if self._divides else requested + 511 & ~511
         if private:
             region = self.pools[private][size > SMALL_SIZE].region(stream)
@@ -135,7 +135,7 @@ class CachingAllocator:
                 block.next.prev = tail
             block.next = tail
             block.size = size
-            tail.born = region.pool.num_searches
+            tail.free_since = region.pool.num_searches
             insort(free, (rest, tail.address, tail))
         block.is_busy = True
         block.requested = requested
@@ -214,7 +214,7 @@ class CachingAllocator:
             if after.next is not None:
                 after.next.prev = block
         block.is_busy = False
-        block.born = region.pool.num_searches
+        block.free_since = region.pool.num_searches
         insort(free, (block.size, block.address, block))
 
     def _find(self, region: Region, size: int) -> Block | None:

@@ -71,17 +71,19 @@ def assemble(columns: Columns, arrays: Arrays) -> Snapshot:
 
 def _check_tables(arrays: Arrays) -> None:
     if set(arrays) != set(TYPES):
-        raise RefusedError("its reader gave other columns than it was asked for")
+        raise RefusedError("its reader returned other columns than requested")
     for names in _TABLES:
         if len({len(arrays[name]) for name in names}) != 1:
-            raise RefusedError(f"its reader gave columns of different lengths: {', '.join(names)}")
+            raise RefusedError(
+                f"its reader returned columns of different lengths: {', '.join(names)}"
+            )
 
 
 def _check_pointers(columns: Columns, arrays: Arrays) -> None:
     starts, num_strings = arrays["stack_start"], len(columns.strings)
     ends = len(starts) > 0 and starts[0] == 0 and starts[-1] == len(arrays["stack_frame"])
     if not ends or bool((np.diff(starts) < 0).any()):
-        raise RefusedError("its reader gave stacks that do not follow each other")
+        raise RefusedError("its reader returned stacks that do not follow each other")
     num_stacks, num_pools = len(starts) - 1, len(columns.pools)
     bounds = {
         "action": (0, len(ACTIONS)), "block_state": (0, len(STATES)),
@@ -99,7 +101,7 @@ def _check_pointers(columns: Columns, arrays: Arrays) -> None:
     for name, (least, end) in bounds.items():
         column = arrays[name]
         if len(column) and not least <= int(column.min()) <= int(column.max()) < end:
-            raise RefusedError(f"its reader gave a {name} outside {least} .. {end - 1}")
+            raise RefusedError(f"its reader returned a {name} outside {least} .. {end - 1}")
 
 
 def _order_of_blocks(arrays: Arrays) -> I64 | None:
@@ -126,7 +128,7 @@ def _check_geometry(fields: Arrays) -> None:
         offset = address - starts[owner]
         begin = (offset > sizes[owner]) | (size > sizes[owner] - np.minimum(offset, sizes[owner]))
     if bool(begin.any()):
-        raise RefusedError("one of its blocks lies outside its segment")
+        raise RefusedError("one of its blocks is outside its segment")
     room = address[1:] - address[:-1]
     if bool(((owner[1:] == owner[:-1]) & (room < size[:-1])).any()):
         raise RefusedError("two of its blocks share memory")

@@ -139,13 +139,13 @@ def _run(source: int, answer: IO[bytes], size: int, device: int | None) -> None:
     )
     numbers = (-1 if device is None else device, size, *bounds)
     command = [sys.executable, "-I", "-S", "-c", _START, _ROOT, *map(str, numbers)]
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as errors:
         try:
-            done = run_process(command, stdin=source, stdout=answer, stderr=said, timeout=seconds)
+            done = run_process(command, stdin=source, stdout=answer, stderr=errors, timeout=seconds)
         except subprocess.TimeoutExpired:
             raise _EndedError(f"it takes longer than {seconds} s") from None
-        said.seek(0)
-        reason = said.read(_LONGEST_REASON).decode("ascii", "replace")
+        errors.seek(0)
+        reason = errors.read(_LONGEST_REASON).decode("ascii", "replace")
     if done.returncode == REFUSED:
         raise RefusedError(_sentence(reason))
     if done.returncode == FAILED:
@@ -172,7 +172,7 @@ def _parse(answer: IO[bytes], largest: int) -> Snapshot:
     try:
         columns, arrays = _unpack(data)
     except (LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
-        raise RefusedError("its reader gave no columns") from None
+        raise RefusedError("its reader returned no columns") from None
     return assemble(columns, arrays)
 
 

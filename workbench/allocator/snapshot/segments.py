@@ -93,8 +93,8 @@ def _state(block: Row) -> int:
     state = block.get("state")
     if type(state) is str and state in FILE_STATES:
         return FILE_STATES[state]
-    said = ascii(state[:40]) if type(state) is str else f"of type {type(state).__name__}"
-    raise RefusedError(f"a block's state is {said}; known are {', '.join(FILE_STATES)}")
+    shown = ascii(state[:40]) if type(state) is str else f"of type {type(state).__name__}"
+    raise RefusedError(f"a block's state is {shown}; known are {', '.join(FILE_STATES)}")
 
 
 def _is(value: Any, word: str) -> bool:

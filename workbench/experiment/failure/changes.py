@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workbench.allocator.memory_limit import CardLimit
-from workbench.experiment.failure.out_of_memory import play
+from workbench.allocator.memory_limit import GpuLimit
+from workbench.experiment.failure.out_of_memory import simulate_gpu
 from workbench.modes import ModeSet
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Change:
     modes: str | None = None
     batch_size: int | None = None
     val_batch_size: int | None = None
-    card: str | None = None
+    gpu: str | None = None
     """The simulated GPU with other settings of its allocator."""
     foreach: bool | None = None
     """Whether the optimizer works on lists of tensors."""
@@ -32,7 +32,7 @@ class Change:
     def code(self) -> str:
         """The Python that makes the change to an experiment ``exp``."""
         settings = {
-            "card": self.card,
+            "card": self.gpu,
             "modes": self.modes,
             "batch_size": self.batch_size,
             "val_batch_size": self.val_batch_size,
@@ -57,8 +57,8 @@ class Change:
         Raises:
             ValueError: it can no longer be applied: the model or the data has changed.
         """
-        if self.card is not None:
-            settings.set_card(self.card)
+        if self.gpu is not None:
+            settings.set_gpu(self.gpu)
         if self.modes is not None:
             settings.set_modes(self.modes)
         if self.batch_size is not None:
@@ -72,8 +72,8 @@ class Change:
 
         Batches are not divided again: the caller that tries it uses one of the new size.
         """
-        if self.card is not None:
-            play(training, CardLimit.parse(self.card))
+        if self.gpu is not None:
+            simulate_gpu(training, GpuLimit.parse(self.gpu))
         if self.modes is not None:
             state = training.modeset.state_dict()
             training.detach_modes()

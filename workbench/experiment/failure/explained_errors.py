@@ -20,12 +20,12 @@ from workbench.torch_private.modules import INNER_CALL
 _MISSING = re.compile(r"forward\(\) missing \d+ required positional arguments?: (.+)")
 
 
-def explained(error: BaseException, said: str) -> str:
-    """Return one or two sentences to append to what ``error`` has ``said``, or ``""``."""
+def explained(error: BaseException, message: str) -> str:
+    """Return one or two sentences to append to the ``message`` of ``error``, or ``""``."""
     try:
-        if isinstance(error, IndexError) and said == "index out of range in self":
+        if isinstance(error, IndexError) and message == "index out of range in self":
             return _of_embedding(error)
-        if isinstance(error, TypeError) and (missing := _MISSING.search(said)):
+        if isinstance(error, TypeError) and (missing := _MISSING.search(message)):
             return _of_one_input(error, missing[1])
     except Exception:  # noqa: BLE001 - a tensor of the user's own class may raise anything
         return ""

@@ -51,9 +51,9 @@ class Fault(NamedTuple):
 
 def fault_of(error: BaseException, where: str) -> Fault:
     """Return ``error`` in the form that is sent to another process."""
-    frames = _own_left_out(error)
-    mine = [frame for frame in frames if is_user_file(frame.filename)]
-    values = _values(mine[-1] if mine else None)
+    frames = _external_frames(error)
+    user_frames = [frame for frame in frames if is_user_file(frame.filename)]
+    values = _values(user_frames[-1] if user_frames else None)
     return Fault(
         type=type(error).__name__,
         message=_message(error),
@@ -65,10 +65,10 @@ def fault_of(error: BaseException, where: str) -> Fault:
 
 
 def _message(error: BaseException) -> str:
-    """What ``error`` says, and what it leaves out."""
-    said = error_message(error)
-    more = explained(error, said)
-    return f"{said.rstrip('.')}. {more}" if more else said
+    """Return the message of ``error``, completed if it leaves something out."""
+    text = error_message(error)
+    more = explained(error, text)
+    return f"{text.rstrip('.')}. {more}" if more else text
 
 
 def remote_failure(fault: Fault | None, message: str, *, step: int) -> Failure:
@@ -104,8 +104,8 @@ def failure_of(error: BaseException, *, step: int, what: str = "") -> Failure:
         step: the step that was not applied.
         what: what was in progress outside a step (``while validating``), or ``""``.
     """
-    frames = _own_left_out(error)
-    mine = [frame for frame in frames if is_user_file(frame.filename)]
+    frames = _external_frames(error)
+    user_frames = [frame for frame in frames if is_user_file(frame.filename)]
     name = type(error).__name__
     # Workbench itself refused something: its message is all there is to report
     because = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
@@ -115,7 +115,7 @@ def failure_of(error: BaseException, *, step: int, what: str = "") -> Failure:
         name,
         message=_message(error) or name,
         subtitle=_state(step, what),
-        values=_values(mine[-1] if mine else None),
+        values=_values(user_frames[-1] if user_frames else None),
         traceback="" if refuses else _text(error),
         step=step,
     )
@@ -134,8 +134,8 @@ def _failure(
     traceback: str,
     step: int,
 ) -> Failure:
-    mine = [frame for frame in frames if is_user_file(frame.filename)]
-    focus = mine[-1] if mine else None
+    user_frames = [frame for frame in frames if is_user_file(frame.filename)]
+    focus = user_frames[-1] if user_frames else None
     source = source_line(focus.filename, focus.lineno, focus.name) if focus else None
     return Failure(
         kind="exception",
@@ -148,7 +148,7 @@ def _failure(
         values=values,
         traceback=traceback,
         num_frames=len(frames),
-        num_user_frames=len(mine),
+        num_user_frames=len(user_frames),
         step=step,
     )
 
@@ -189,7 +189,7 @@ def without_own_frames(error: BaseException) -> BaseException:
     return error.with_traceback(kept)
 
 
-def _own_left_out(error: BaseException) -> list[_Frame]:
+def _external_frames(error: BaseException) -> list[_Frame]:
     return [frame for frame in _frames(error.__traceback__) if not is_own_file(frame.filename)]
 
 

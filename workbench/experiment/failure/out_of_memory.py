@@ -26,13 +26,13 @@ import torch
 from torch import nn
 
 from workbench.experiment.failure.failure import at_line
-from workbench.experiment.failure.release import let_go_of
+from workbench.experiment.failure.release import release_frames
 from workbench.experiment.failure.remedies import Tried
 from workbench.experiment.report.events import Captured
 from workbench.records import Fact, Failure, MemoryRecord, SourceLine
 
 if TYPE_CHECKING:
-    from workbench.allocator.memory_limit import CardLimit
+    from workbench.allocator.memory_limit import GpuLimit
     from workbench.experiment.experiment import Experiment
     from workbench.experiment.failure.changes import Change
     from workbench.experiment.training import Training
@@ -42,7 +42,7 @@ MOST_SHOWN = 5
 
 _KEPT = (
     "This is the step that ran out of memory, as it was kept; no step was computed for it. "
-    "exp.resume() does it again."
+    "exp.resume() runs it again."
 )
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ T = TypeVar("T")
 log = logging.getLogger("workbench")
 
 
-class CardUse(NamedTuple):
+class GpuUse(NamedTuple):
     """Memory use of a simulated GPU, in bytes."""
 
     allocated: int
@@ -62,10 +62,10 @@ class CardUse(NamedTuple):
     peak_reserved: int
 
 
-class CardPlayer(Protocol):
+class GpuSimulator(Protocol):
     """Runs steps on a simulated GPU."""
 
-    limit: CardLimit
+    limit: GpuLimit
 
     def at_work(
         self, what: Literal["step", "validation"], batch: Any
@@ -77,11 +77,11 @@ class CardPlayer(Protocol):
         """
         ...
 
-    def let_go(self) -> None:
+    def empty_cache(self) -> None:
         """Return everything unused to the simulated GPU, as ``torch.cuda.empty_cache`` does."""
         ...
 
-    def use(self) -> CardUse:
+    def use(self) -> GpuUse:
         """Return its current memory use; can be called from any thread."""
         ...
 
@@ -119,7 +119,7 @@ class Remedied(NamedTuple):
 class MemoryTool(Protocol):
     """The tool that knows about memory."""
 
-    def play(self, training: Training, limit: CardLimit) -> CardPlayer:
+    def simulate(self, training: Training, limit: GpuLimit) -> GpuSimulator:
         """Simulate a GPU from the next step on."""
         ...
 
@@ -137,34 +137,36 @@ def _tool_of(training: Training) -> MemoryTool | None:
     return None if make is None else make()
 
 
-def play(training: Training, limit: CardLimit | None) -> None:
+def simulate_gpu(training: Training, limit: GpuLimit | None) -> None:
     """Run steps on the GPU of ``limit`` from the next one on, or on the actual hardware.
 
     Raises:
         RuntimeError: nothing that can simulate a GPU is provided.
     """
     if limit is None:
-        training.card = None
+        training.gpu = None
         return
     known = _tool_of(training)
     if known is None:
-        raise RuntimeError("nothing here plays cards: make the experiment with wb.Experiment")
-    training.card = known.play(training, limit)
+        raise RuntimeError(
+            "nothing here can simulate a GPU: make the experiment with wb.Experiment"
+        )
+    training.gpu = known.simulate(training, limit)
 
 
-def refuse_what_cannot_begin(training: Training, limit: CardLimit) -> None:
+def refuse_too_large_model(training: Training, limit: GpuLimit) -> None:
     """Raise if the model alone is larger than the GPU.
 
     Raises:
         ValueError: parameters and buffers do not fit.
     """
     held = sum(t.nbytes for t in (*training.parameters, *training.model.buffers()))
-    usable = limit.card.usable_bytes
+    usable = limit.gpu.usable_bytes
     if held > usable:
         raise ValueError(
-            f"a card of {limit.card.name} has {usable / 2**20:,.0f} MiB for a program, and the "
+            f"a GPU of {limit.gpu.name} has {usable / 2**20:,.0f} MiB for a program, and the "
             f"parameters and buffers of {type(training.model).__name__} alone are "
-            f"{held / 2**20:,.0f} MiB; choose a larger card"
+            f"{held / 2**20:,.0f} MiB; choose a larger GPU"
         )
 
 
@@ -175,11 +177,11 @@ def survive(training: Training, error: torch.OutOfMemoryError, failure: Failure)
         ``failure``, which says what was requested and names the record.
     """
     known = _tool_of(training)
-    found = None if known is None else _quietly(lambda: known.explain(training, error))
+    found = None if known is None else _or_none(lambda: known.explain(training, error))
     training.failed_under = conditions(training)
-    let_go_of(error)
-    if training.card is not None:
-        training.card.let_go()
+    release_frames(error)
+    if training.gpu is not None:
+        training.gpu.empty_cache()
     elif training.device.type == "cuda":
         torch.cuda.empty_cache()
     if found is None:
@@ -204,23 +206,23 @@ def remedied(training: Training, failure: Failure, trials: Trials) -> Failure:
     record = training.captures.get(failure.capture)
     if not isinstance(record, MemoryRecord):
         return failure
-    card = None if training.card is None else str(training.card.limit)
-    found = _quietly(lambda: known.with_remedies(training, record, trials))
+    gpu = None if training.gpu is None else str(training.gpu.limit)
+    found = _or_none(lambda: known.with_remedies(training, record, trials))
     if found is None:
         return failure
     training.captures.replace(failure.capture, found.record)
     shown = found.record.remedies[:MOST_SHOWN]
-    training.tried = Tried(shown, found.changes[:MOST_SHOWN], card)
+    training.tried = Tried(shown, found.changes[:MOST_SHOWN], gpu)
     return replace(failure, remedies=shown)
 
 
 def conditions(training: Training) -> tuple[object, ...]:
     """Return the settings of the next step, as far as they determine whether it fits."""
-    source, val, card = training.cursor.source, training.val, training.card
+    source, val, gpu = training.cursor.source, training.val, training.gpu
     return (
         training.modes,
         weakref.ref(training.model),
-        None if card is None else weakref.ref(card),
+        None if gpu is None else weakref.ref(gpu),
         source.batch_size,
         None if val is None else val.batch_size,
         *(group.get("foreach") for group in training.optimizer.param_groups),
@@ -261,10 +263,10 @@ def _kept(training: Training) -> MemoryRecord | None:
     return replace(record, notes=(*record.notes, _KEPT))
 
 
-def _quietly(work: Callable[[], T | None]) -> T | None:
+def _or_none(work: Callable[[], T | None]) -> T | None:
     """Return the result of ``work``; a fault of ours must not hide that memory ran out."""
     try:
         return work()
     except Exception:
-        log.exception("what ran out of memory could not be looked into")
+        log.exception("the step that ran out of memory could not be examined")
         return None

@@ -17,7 +17,7 @@ from types import CellType, FrameType
 from workbench.torch_private.modules import INNER_CALL
 
 
-def let_go_of(error: BaseException) -> None:
+def release_frames(error: BaseException) -> None:
     """Clear the frames that ``error``, its causes and contexts hold, and collect their cycles."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]

@@ -19,15 +19,15 @@ class Tried:
     remedies: tuple[Remedy, ...] = ()
     changes: tuple[Change, ...] = ()
     """What each of them changes."""
-    card: str | None = None
+    gpu: str | None = None
     """The simulated GPU that they were tried on."""
 
-    def chosen(self, wanted: SupportsIndex | str | Remedy, card: str | None) -> Change:
+    def chosen(self, wanted: SupportsIndex | str | Remedy, gpu: str | None) -> Change:
         """Return the change of one of them.
 
         Args:
             wanted: its index, its name, or the remedy itself.
-            card: the simulated GPU that steps run on now.
+            gpu: the simulated GPU that steps run on now.
 
         Raises:
             TypeError: ``wanted`` is none of these.
@@ -36,16 +36,16 @@ class Tried:
         """
         row = self._row(wanted)
         remedy = self.remedies[row]
-        if card != self.card:
+        if gpu != self.gpu:
             raise ValueError(
-                f"{remedy.name} was tried with exp.card = {self.card!r}, and it is {card!r} now: "
+                f"{remedy.name} was tried with exp.card = {self.gpu!r}, and it is {gpu!r} now: "
                 "set it back, or see with exp.resume() whether the step fits as it is"
             )
         if not remedy.fits:
             fit = [str(row) for row, one in enumerate(self.remedies) if one.fits]
             raise ValueError(
                 f"{remedy.name} was tried and does not fit; those that do: "
-                f"{', '.join(fit) or 'none, so choose a larger card'}"
+                f"{', '.join(fit) or 'none, so choose a larger GPU'}"
             )
         return self.changes[row]
 

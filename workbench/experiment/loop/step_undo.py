@@ -304,7 +304,7 @@ def copy_at_risk(training: Training, *, switching: bool) -> StateCopy | None:
     On a simulated GPU any step may. On a GPU it is the first update, which creates the optimizer's
     state, and those after a change; later ones request what was there before.
     """
-    if training.card is None and not (switching and training.device.type == "cuda"):
+    if training.gpu is None and not (switching and training.device.type == "cuda"):
         return None
     return StateCopy(training, gradients=False)
 
@@ -375,7 +375,7 @@ def _undone(training: Training) -> Generator[None]:
     outside = RandomState(training.device)
     outside.save()
     kept = StateCopy(training)
-    modeset, attached, card = training.modeset, training.attached, training.card
+    modeset, attached, gpu = training.modeset, training.attached, training.gpu
     probes, training.probes = training.probes, []
     training.begin()
     training.guard.remember(exactly=True)
@@ -384,7 +384,7 @@ def _undone(training: Training) -> Generator[None]:
         yield
     finally:
         training.rehearsing = False
-        training.card, training.probes = card, [*probes, *training.probes]
+        training.gpu, training.probes = gpu, [*probes, *training.probes]
         if training.attached is not attached:
             training.detach_modes()
             if attached is not None:

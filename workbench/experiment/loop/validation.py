@@ -62,8 +62,8 @@ def found_over(training: Training, source: DataSource) -> Validation:
     """`validate` in the current train or eval modes of the modules."""
     tally = Tally(training)
     for batch in source.batches(0):
-        card = training.card
-        with _NOTHING if card is None else card.at_work("validation", batch):
+        gpu = training.gpu
+        with _NOTHING if gpu is None else gpu.at_work("validation", batch):
             evaluate(training, batch, tally)
     if tally.num_samples == 0:
         raise DataError(f"val gave no batch ({source.name}); give at least one, or leave val out")

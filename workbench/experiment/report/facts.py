@@ -46,8 +46,8 @@ def facts(training: Training, model: str, memory: str) -> tuple[Fact, ...]:
         rows["Order"] = order
     if training.scaler is not None:
         rows["Gradient scale"] = str(training.scaler)
-    if training.card is not None:
-        rows["Card"] = f"played: {training.card.limit}; exp.card = None ends it"
+    if training.gpu is not None:
+        rows["Card"] = f"simulated: {training.gpu.limit}; exp.card = None ends it"
     return tuple(Fact(label=label, value=value) for label, value in rows.items())
 
 
@@ -71,7 +71,7 @@ def run_facts(runner: Runner, created_at: float) -> dict[str, Any]:
         "epoch": runner.epoch,
         "best_accuracy": training.best_accuracy,
         "seed": training.seed,
-        "card": None if training.card is None else str(training.card.limit),
+        "card": None if training.gpu is None else str(training.gpu.limit),
         "versions": versions(),
         "process": {"host": platform.node(), "pid": os.getpid()},
         "created_at": created_at,

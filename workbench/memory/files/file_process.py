@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from workbench.allocator.snapshot.decode import read_open
-from workbench.memory.files.replayed import replayed_record
-from workbench.memory.files.selection import is_long, overview, stretch
+from workbench.memory.files.replayed_snapshot import replayed_record
+from workbench.memory.files.selection import event_range, is_long, overview
 from workbench.memory.files.snapshot import is_snapshot, record_in
-from workbench.memory.reading.describe import format_bytes
+from workbench.memory.reading.text import format_bytes
 from workbench.records import MemoryRecord, RecordError
 from workbench.trust import OpenFile, printable
 
@@ -85,26 +85,28 @@ class MemoryFile:
         start, end = _index(request, "start"), _index(request, "end")
         is_open = start is None and end is None
         if request.get("do") == "ask":
-            return "answer", _json(self._asked(whole, start, end, request.get("question")))
+            return "answer", _json(self._answer_to(whole, start, end, request.get("question")))
         is_undecided = len(whole.devices) > 1 and request.get("device") is None
         if request.get("overview") or (is_open and (is_undecided or is_long(whole.record))):
             seen = {"title": printable(self.path.name), "devices": list(whole.devices)}
             return "overview", _json(seen | overview(whole.record))
-        return "record", self._cut(whole, start, end).to_bytes()
+        return "record", self._range(whole, start, end).to_bytes()
 
-    def _asked(self, whole: _Whole, start: int | None, end: int | None, question: object) -> Any:
+    def _answer_to(
+        self, whole: _Whole, start: int | None, end: int | None, question: object
+    ) -> Any:
         from workbench.memory.simulation.questions import answer
 
-        return answer(self._cut(whole, start, end), question)
+        return answer(self._range(whole, start, end), question)
 
-    def _cut(self, whole: _Whole, start: int | None, end: int | None) -> MemoryRecord:
+    def _range(self, whole: _Whole, start: int | None, end: int | None) -> MemoryRecord:
         """Return a range; the last one is kept."""
         last = len(whole.record.event_time_us)
         key = (start or 0, last if end is None else end)
         if key == (0, last) and not is_long(whole.record):
             return whole.record
         if self._part is None or self._part[0] != key:
-            self._part = key, stretch(whole.record, *key)
+            self._part = key, event_range(whole.record, *key)
         return self._part[1]
 
     def _read(self, device: int | None) -> _Whole:

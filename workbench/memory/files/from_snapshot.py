@@ -18,10 +18,10 @@ from workbench.allocator.shortage import Shortage
 from workbench.allocator.simulator.settings import AllocatorSettings
 from workbench.allocator.snapshot.snapshot import Snapshot
 from workbench.memory.files.from_stacks import CUT, stack_columns
-from workbench.memory.files.refused import refusal_columns
-from workbench.memory.reading.lives import Lives, lives_of
+from workbench.memory.files.refused_requests import refusal_columns
+from workbench.memory.reading.lifetimes import Lifetimes, lifetimes_of
 from workbench.memory.reading.measured import NOTHING_PREDICTED, nothing_of_calls
-from workbench.memory.reading.ranges import segment_columns, segment_rows
+from workbench.memory.reading.segments import segment_columns, segment_rows
 from workbench.memory.reading.sums import peak_fields
 from workbench.records import CATEGORIES, Certificate, MemoryRecord, Phase
 
@@ -54,15 +54,15 @@ def record_of_snapshot(
         snapshot: a snapshot from `workbench.allocator.snapshot.decode`.
         title: the title shown on screen.
         sizes: the sizes of blocks as a replay found them, see
-            `workbench.memory.reading.lives.lives_of`.
+            `workbench.memory.reading.lifetimes.lifetimes_of`.
         certificate: the result of the replay.
         shortages: entry of the trace -> what the replay found in the way of a refused request.
         notes: further sentences for the reader.
     """
-    lives = lives_of(snapshot, sizes)
-    columns = allocator_columns(snapshot, lives, shortages)
+    lifetimes = lifetimes_of(snapshot, sizes)
+    columns = allocator_columns(snapshot, lifetimes, shortages)
     stacks = stack_columns(snapshot)
-    nothing = np.zeros(len(lives.start), dtype=np.int32)
+    nothing = np.zeros(len(lifetimes.start), dtype=np.int32)
     return MemoryRecord(
         title=title,
         experiment=None,
@@ -71,41 +71,41 @@ def record_of_snapshot(
         basis=BASIS,
         torch_version="",
         captured_at=time.time(),
-        notes=(*_notes(snapshot, lives), *((CUT,) if stacks.is_cut else ()), *notes),
+        notes=(*_notes(snapshot, lifetimes), *((CUT,) if stacks.is_cut else ()), *notes),
         strings=("",),
-        phases=_phases(snapshot, lives.kept),
-        block_category=np.full(len(lives.start), _UNKNOWN),
+        phases=_phases(snapshot, lifetimes.kept),
+        block_category=np.full(len(lifetimes.start), _UNKNOWN),
         block_op=nothing,
         block_name=nothing,
         block_module=nothing,
         certificate=certificate,
         batch_size=-1,
         **NOTHING_PREDICTED,
-        **{**nothing_of_calls(len(lives.start)), **stacks.of_blocks(lives.stack)},
+        **{**nothing_of_calls(len(lifetimes.start)), **stacks.of_blocks(lifetimes.stack)},
         **columns,
         **peak_fields(columns),
     )
 
 
 def allocator_columns(
-    snapshot: Snapshot, lives: Lives, shortages: Mapping[int, Shortage] | None = None
+    snapshot: Snapshot, lifetimes: Lifetimes, shortages: Mapping[int, Shortage] | None = None
 ) -> dict[str, Any]:
     """Return what only the allocator knows: settings; columns of events, blocks and segments."""
-    event = np.cumsum(lives.kept) - 1
+    event = np.cumsum(lifetimes.kept) - 1
     segments = segment_columns(snapshot, event)
     return {
-        "settings": AllocatorSettings.told_by(snapshot.settings).words,
-        "event_time_us": _times(snapshot.time_us[lives.kept]),
-        "event_kind": snapshot.action[lives.kept],
-        "block_start": lives.start,
-        "block_end": lives.end,
-        "block_pending": lives.pending,
-        "block_bytes": np.maximum(lives.num_bytes, 0),
-        "block_requested": np.maximum(lives.requested, 0),
-        "block_address": np.maximum(lives.address, -1),
-        "block_segment": segment_rows(segments, lives.address, lives.start),
-        "block_stream": lives.stream,
-        **refusal_columns(snapshot, lives, shortages or {}),
+        "settings": AllocatorSettings.of_snapshot_or_default(snapshot.settings).words,
+        "event_time_us": _times(snapshot.time_us[lifetimes.kept]),
+        "event_kind": snapshot.action[lifetimes.kept],
+        "block_start": lifetimes.start,
+        "block_end": lifetimes.end,
+        "block_pending": lifetimes.pending,
+        "block_bytes": np.maximum(lifetimes.num_bytes, 0),
+        "block_requested": np.maximum(lifetimes.requested, 0),
+        "block_address": np.maximum(lifetimes.address, -1),
+        "block_segment": segment_rows(segments, lifetimes.address, lifetimes.start),
+        "block_stream": lifetimes.stream,
+        **refusal_columns(snapshot, lifetimes, shortages or {}),
         **segments,
     }
 
@@ -133,13 +133,15 @@ def _phases(snapshot: Snapshot, kept: npt.NDArray[np.bool_]) -> tuple[Phase, ...
     return tuple(phases)
 
 
-def _notes(snapshot: Snapshot, lives: Lives) -> list[str]:
+def _notes(snapshot: Snapshot, lifetimes: Lifetimes) -> list[str]:
     notes = ["A snapshot does not say what a block was for, so every category is unknown."]
-    before = int((lives.start < 0).sum())
+    before = int((lifetimes.start < 0).sum())
     if not snapshot.num_events:
         notes.append(UNRECORDED)
     elif before:
-        notes.append(f"The trace starts mid-life: {before:,} blocks were there before it.")
+        notes.append(
+            f"The trace starts while the program runs: {before:,} blocks were there before it."
+        )
     if snapshot.num_unknown:
         notes.append(f"{snapshot.num_unknown:,} entries of kinds we do not know are left out.")
     if snapshot.other_devices:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.allocator.snapshot.snapshot import Frame, Snapshot
-from workbench.memory.reading.calls import MOST_CALLS, MOST_DEEP, call_tree
+from workbench.memory.reading.call_tree import MOST_CALLS, MOST_DEEP, call_tree
 from workbench.records import SourceLine
 from workbench.records.source import cell_number
 

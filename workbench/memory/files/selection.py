@@ -1,9 +1,9 @@
 """A range of a long recording: an overview of the whole, and the record of a part of it.
 
 A file of many million events is more than a browser should hold. `overview` describes its contents
-in a few hundred numbers, so that the user can choose; `stretch` is the record of the events chosen.
-It is a part of the record of the whole, not read from part of a trace: what was there when it
-begins, and how large it was, is known only after reading everything before and after.
+in a few hundred numbers, so that the user can choose; `event_range` is the record of the events
+chosen. It is a part of the record of the whole, not read from part of a trace: what was there when
+it begins, and how large it was, is known only after reading everything before and after.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from workbench.memory.reading.cut import cut
+from workbench.memory.reading.record_range import events_between
 from workbench.records import MemoryRecord, RecordError
 
 MOST_EVENTS = 2_000_000
@@ -52,8 +52,8 @@ def overview(record: MemoryRecord) -> dict[str, Any]:
     }
 
 
-def stretch(record: MemoryRecord, start: int, end: int, hint: str = "") -> MemoryRecord:
-    """Return the record of the events ``[start, end)`` of ``record`` (`cut`).
+def event_range(record: MemoryRecord, start: int, end: int, hint: str = "") -> MemoryRecord:
+    """Return the record of the events ``[start, end)`` of ``record`` (`events_between`).
 
     Its first note says so, followed by ``hint``.
 
@@ -63,13 +63,13 @@ def stretch(record: MemoryRecord, start: int, end: int, hint: str = "") -> Memor
     num_events = len(record.event_time_us)
     if not 0 <= start < end <= num_events:
         raise RecordError(
-            f"events {start:,} to {end:,} were asked for; the recording has {num_events:,}, and a "
-            "stretch ends after it begins"
+            f"events {start:,} to {end:,} were requested; the recording has {num_events:,}, and a "
+            "range ends after it begins"
         )
     if end - start > MOST_EVENTS:
         raise RecordError(
-            f"{end - start:,} events were asked for and {MOST_EVENTS:,} are shown at once: choose "
-            "a shorter stretch"
+            f"{end - start:,} events were requested and {MOST_EVENTS:,} are shown at once: choose "
+            "a shorter range"
         )
     if (start, end) == (0, num_events):
         return record
@@ -80,7 +80,7 @@ def stretch(record: MemoryRecord, start: int, end: int, hint: str = "") -> Memor
     facts: dict[str, Any] = {"notes": (*notes, *record.notes)}
     if not start <= record.peak_event + 1 <= end:
         facts["peak_interval"] = (-1, -1)
-    return cut(record, start, end, **facts)
+    return events_between(record, start, end, **facts)
 
 
 def first_look(record: MemoryRecord) -> tuple[int, int]:

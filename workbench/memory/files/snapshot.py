@@ -1,7 +1,8 @@
 """Open a memory file: an allocator snapshot, or a saved record: ``wb.memory("snapshot.pickle")``.
 
 `workbench.allocator.snapshot.decode` reads the file, so that nothing in it can run or take the
-machine's memory; the snapshot is replayed (`workbench.memory.files.replayed`) and becomes a record.
+machine's memory; the snapshot is replayed (`workbench.memory.files.replayed_snapshot`) and becomes
+a record.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from os import PathLike
 from typing import TypeVar
 
 from workbench.allocator.snapshot.decode import read_open
-from workbench.memory.files.replayed import replayed_record
+from workbench.memory.files.replayed_snapshot import replayed_record
 from workbench.records import MemoryRecord, Record, RecordError
 from workbench.records.file import (
     begins_as_record,
@@ -47,7 +48,7 @@ def read_snapshot(file: OpenFile, *, certify: bool = False) -> MemoryRecord:
 
     Args:
         file: the snapshot file.
-        certify: see `workbench.memory.files.replayed.replayed`.
+        certify: see `workbench.memory.files.replayed_snapshot.replayed`.
 
     Raises:
         RecordError: the file is too large, not a snapshot, or requests more than plain data.

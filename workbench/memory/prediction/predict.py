@@ -1,13 +1,13 @@
 """A training step on a GPU that is not available here.
 
-The requests of a step are recorded on the CPU, from a twin (`workbench.memory.prediction.twin`)
-that is run the way CUDA would run it (`workbench.memory.prediction.as_cuda`); what a GPU's
-libraries hold in addition is added, and what only a CPU holds is removed
-(`workbench.memory.prediction.substitutions`). A simulated allocator serves two such steps, and the
-second is the prediction: the state of its allocator, and of the optimizer, is then that of a
-training that has begun.
+The requests of a step are recorded on the CPU, from a copy
+(`workbench.memory.prediction.step_copy`) that is run the way CUDA would run it
+(`workbench.memory.prediction.cuda_operations`); what a GPU's libraries hold in addition is added,
+and what only a CPU holds is removed (`workbench.memory.prediction.substitutions`). A simulated
+allocator serves two such steps, and the second is the prediction: the state of its allocator, and
+of the optimizer, is then that of a training that has begun.
 
-What is not known is reported (`workbench.memory.prediction.open_questions`): if a question has two
+What is not known is reported (`workbench.memory.prediction.unknowns`): if a question has two
 answers, both are simulated and make the interval; what cannot be bounded is only a sentence. No
 prediction has been compared with a GPU yet, so no error is claimed.
 
@@ -22,96 +22,98 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, SupportsIndex
 
-from workbench.allocator.replay.program import Lives
-from workbench.allocator.simulator.gpus import Card
+from workbench.allocator.replay.program import Lifetimes
+from workbench.allocator.simulator.gpus import Gpu
 from workbench.allocator.simulator.settings import AllocatorSettings
 from workbench.experiment.runtime.step_boundary import between_steps
-from workbench.memory.prediction.open_questions import drafts_of, reasons_of
-from workbench.memory.prediction.twin_steps import twin_steps
-from workbench.memory.reading.cut import from_event
-from workbench.memory.reading.describe import card_in_words, format_bytes
-from workbench.memory.reading.recorded import CUT_OFF, is_cut_off, lives_of_record
-from workbench.memory.simulation.growth import readings
-from workbench.memory.simulation.simulated import simulated
-from workbench.memory.simulation.what_if import batch_of, card_of, parsed
+from workbench.memory.prediction.copied_steps import copied_steps
+from workbench.memory.prediction.unknowns import drafts_of, reasons_of
+from workbench.memory.reading.record_range import from_event
+from workbench.memory.reading.recorded_program import CUT_OFF, is_cut_off, lifetimes_of_record
+from workbench.memory.reading.text import format_bytes, gpu_in_words
+from workbench.memory.simulation.batch_scaling import assumptions
+from workbench.memory.simulation.simulated_record import simulated
+from workbench.memory.simulation.what_if import batch_of, gpu_of, parsed
 from workbench.records import MemoryRecord
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
 
-Place = Card | str | SupportsIndex | None
+Place = Gpu | str | SupportsIndex | None
 
 OF_STEP = (
-    "Predicted: two steps of {twin}, run the way CUDA would allocate, served by a simulated CUDA "
+    "Predicted: two steps of {copy}, run the way CUDA would allocate, served by a simulated CUDA "
     "allocator; this is the second."
 )
 OF_RECORDING = (
-    "Predicted: what was recorded on the CPU, as a GPU would be asked for it, served by a "
+    "Predicted: what was recorded on the CPU, as it would be requested from a GPU, served by a "
     "simulated CUDA allocator."
 )
 OF_GPU = "Predicted: what was recorded on a GPU, served by a simulated CUDA allocator."
 
 AGAIN = (
-    "Predicted anew from a prediction for {card}: what its libraries would hold is as it was there."
+    "Predicted again from a prediction for {gpu}: what its libraries would hold is as it was there."
 )
 _FAILED = "Out of memory: "
 OF_CPU_STORAGES = (
-    "Predicted anew from what operations on the CPU asked of a simulated allocator: what a GPU's "
-    "libraries would hold beside it is not in it, and masks are as large as there."
+    "Predicted again from what operations on the CPU requested from a simulated allocator: what a "
+    "GPU's libraries would hold in addition is not in it, and masks are as large as there."
 )
-TIGHT = "It fits as it is most likely to be; in another reading of what is open it does not."
+TIGHT = (
+    "It fits as it is most likely to be; under another assumption about what is open it does not."
+)
 
 
 def predicted_step(
     experiment: Experiment,
-    card: Place = None,
+    gpu: Place = None,
     settings: AllocatorSettings | str = "",
     *,
     batch: int | None = None,
     fake: bool | None = None,
 ) -> MemoryRecord:
-    """Predict the next step of an experiment, in steady state, on ``card``.
+    """Predict the next step of an experiment, in steady state, on ``gpu``.
 
     Nothing in the training changes: a copy runs, between two steps if a run is in progress.
 
     Args:
         experiment: the experiment whose next step it is.
-        card: name of a GPU, or the bytes that it reports; None: a GPU without a limit.
+        gpu: name of a GPU, or the bytes that it reports; None: a GPU without a limit.
         settings: as in ``PYTORCH_CUDA_ALLOC_CONF``.
         batch: samples in the batch; None: as in the step.
         fake: whether the copy has no memory and computes nothing; None: a fake copy if that works,
             else a real one.
 
     Raises:
-        TwinError: the step cannot be copied or run; the message says why.
+        StepCopyError: the step cannot be copied or run; the message says why.
         SettingsError: the allocator does not accept the settings.
         TypeError: a GPU is neither a name nor a whole number, or a batch is not a whole number.
         ValueError: no GPU has that name, or the batch has no samples.
     """
-    place, chosen, batch = card_of(card), parsed(settings), batch_of(batch)
-    steps = between_steps(experiment, lambda step: twin_steps(step, fake=fake, batch=batch))
+    place, chosen, batch = gpu_of(gpu), parsed(settings), batch_of(batch)
+    steps = between_steps(experiment, lambda step: copied_steps(step, fake=fake, batch=batch))
     drafts, changes = drafts_of(steps.record, place)
     found = [_steady(simulated(draft, chosen, place)) for draft in drafts]
     needed = [
         _steady(simulated(draft, _keeping(chosen), None)) if len(one.oom_event) else one
         for draft, one in zip(drafts, found, strict=True)
     ]
-    basis = " ".join((OF_STEP.format(twin=steps.twin), *steps.changes, *changes))
+    basis = " ".join((OF_STEP.format(copy=steps.what), *steps.changes, *changes))
     return _claimed(found, needed, basis, (*steps.reasons, *reasons_of(steps.record, place)))
 
 
 def predicted_recording(
     record: MemoryRecord,
-    card: Place = None,
+    gpu: Place = None,
     settings: AllocatorSettings | str = "",
     *,
     batch: int | None = None,
 ) -> MemoryRecord:
-    """Predict a recording on ``card``: unchanged if it is of a GPU, else as a GPU would allocate.
+    """Predict a recording on ``gpu``: unchanged if it is of a GPU, else as a GPU would allocate.
 
     Args:
         record: a recording, a snapshot, or a prediction.
-        card: name of a GPU, or the bytes that it reports; None: a GPU without a limit.
+        gpu: name of a GPU, or the bytes that it reports; None: a GPU without a limit.
         settings: as in ``PYTORCH_CUDA_ALLOC_CONF``.
         batch: samples in the batch; None: as recorded.
 
@@ -120,39 +122,39 @@ def predicted_recording(
         TypeError: a GPU is neither a name nor a whole number, or a batch is not a whole number.
         ValueError: no GPU has that name, or the recording does not know its batch.
     """
-    place, chosen, batch = card_of(card), parsed(settings), batch_of(batch)
+    place, chosen, batch = gpu_of(gpu), parsed(settings), batch_of(batch)
     drafts, basis, reasons = _read(record, place)
     if is_cut_off(record) and CUT_OFF not in reasons:
         reasons = (CUT_OFF, *reasons)
     found: list[MemoryRecord] = []
     needed: list[MemoryRecord] = []
     for draft in drafts:
-        for lives in _sizes(draft, batch):
-            made = simulated(draft, chosen, place, lives)
+        for lifetimes in _sizes(draft, batch):
+            made = simulated(draft, chosen, place, lifetimes)
             size = draft.batch_size if batch is None else batch
             found.append(dataclasses.replace(made, batch_size=size))
             is_refused = len(made.oom_event) > 0
-            needed.append(simulated(draft, _keeping(chosen), None, lives) if is_refused else made)
+            needed.append(
+                simulated(draft, _keeping(chosen), None, lifetimes) if is_refused else made
+            )
     return _claimed(found, needed, basis, reasons)
 
 
-def _read(
-    record: MemoryRecord, card: Card | None
-) -> tuple[list[MemoryRecord], str, tuple[str, ...]]:
+def _read(record: MemoryRecord, gpu: Gpu | None) -> tuple[list[MemoryRecord], str, tuple[str, ...]]:
     """Return a GPU's requests under each set of assumptions, their basis, and what is open."""
     if _is_of_cpu_storages(record):
-        reasons = reasons_of(record, card, as_recorded=True)
+        reasons = reasons_of(record, gpu, as_recorded=True)
         return [record], record.basis, (OF_CPU_STORAGES, *record.reasons, *reasons)
     if record.is_predicted:
         return (
             [record],
             record.basis,
-            (AGAIN.format(card=record.card or "no card"), *record.reasons),
+            (AGAIN.format(gpu=record.card or "a GPU without a limit"), *record.reasons),
         )
     if record.device.startswith("cuda"):
         return [record], OF_GPU, ()
-    drafts, changes = drafts_of(record, card)
-    reasons = reasons_of(record, card, as_recorded=True)
+    drafts, changes = drafts_of(record, gpu)
+    reasons = reasons_of(record, gpu, as_recorded=True)
     return drafts, " ".join((OF_RECORDING, *changes)), reasons
 
 
@@ -165,9 +167,9 @@ def _is_of_cpu_storages(record: MemoryRecord) -> bool:
     return record.is_predicted and record.device == "cuda" and {*record.reasons} <= {CUT_OFF}
 
 
-def _sizes(record: MemoryRecord, batch: int | None) -> list[Lives]:
-    lives = lives_of_record(record, with_refused=True)
-    return [lives] if batch is None else readings(record, lives, batch)
+def _sizes(record: MemoryRecord, batch: int | None) -> list[Lifetimes]:
+    lifetimes = lifetimes_of_record(record, with_refused=True)
+    return [lifetimes] if batch is None else assumptions(record, lifetimes, batch)
 
 
 def _steady(record: MemoryRecord) -> MemoryRecord:
@@ -215,7 +217,7 @@ def _title(record: MemoryRecord) -> str:
         title = f"{record.experiment}, step {record.step:,}"  # it failed on another GPU
     if not len(record.oom_event):
         return title
-    asked = format_bytes(int(record.oom_bytes[-1]))
+    requested = format_bytes(int(record.oom_bytes[-1]))
     last = int(record.oom_event[-1])
     during = next((f" ({p.name})" for p in record.phases if p.start <= last <= p.end), "")
-    return f"{_FAILED}{asked} asked for{during}, {title}, on {card_in_words(record.card)}"
+    return f"{_FAILED}{requested} requested{during}, {title}, on {gpu_in_words(record.card)}"

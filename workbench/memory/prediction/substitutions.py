@@ -3,7 +3,7 @@
 Each substitution is a function from a record to a `Changed` one, with a sentence on what it did; if
 there was nothing to do it returns the record with no sentence. They work on a finished recording,
 using what it says of its blocks. (What can only be changed while the step runs is in
-`workbench.memory.prediction.as_cuda`.)
+`workbench.memory.prediction.cuda_operations`.)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from workbench.memory.prediction.other_blocks import Added, with_blocks, with_rows, with_sizes
+from workbench.memory.prediction.replaced_blocks import Added, with_blocks, with_rows, with_sizes
 from workbench.records import CATEGORIES, MemoryRecord
 
 MATMULS = ("aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm", "aten.mv", "aten.addmv")
@@ -131,7 +131,7 @@ def blas_workspaces(record: MemoryRecord, num_bytes: int) -> Changed:
     """Return the record with cuBLAS's workspaces: one per thread that computes products.
 
     One belongs to the thread that runs forwards, one to autograd's. See
-    `workbench.memory.prediction.workspaces`.
+    `workbench.memory.prediction.cublas_workspaces`.
     """
     added: list[Added] = []
     for phases in (("forward", "optimizer", ""), ("backward",)):

@@ -22,8 +22,8 @@ import numpy.typing as npt
 
 from workbench.allocator.simulator.rounding import round_sizes
 from workbench.allocator.simulator.settings import AllocatorSettings
+from workbench.memory.reading.releasable_units import units_of
 from workbench.memory.reading.sums import between
-from workbench.memory.reading.units import units_of
 from workbench.records import MemoryRecord
 
 Ints = npt.NDArray[np.int64]
@@ -60,7 +60,7 @@ def fragmentation(record: MemoryRecord, settings: AllocatorSettings | None = Non
     units = units_of(record, chosen.large_segment_size)
     for name, segments in _kinds(record):
         blocks = (record.block_segment >= 0) & segments[record.block_segment]
-        free = _lives(record, "segment", segments) - _lives(record, "block", blocks)
+        free = _bytes_present(record, "segment", segments) - _bytes_present(record, "block", blocks)
         whole = np.zeros_like(free) if name == "other_pool" else units.unused(segments)
         parts[PARTS.index(name)] = free - whole
         parts[PARTS.index("releasable")] += whole
@@ -76,14 +76,14 @@ def _kinds(record: MemoryRecord) -> list[tuple[str, npt.NDArray[np.bool_]]]:
 
 def _fill_used(record: MemoryRecord, settings: AllocatorSettings, parts: Ints) -> None:
     """Fill in the parts that belong to blocks."""
-    size, asked = record.block_bytes, record.block_requested
-    rounded = np.minimum(round_sizes(asked, settings), size)
+    size, requested = record.block_bytes, record.block_requested
+    rounded = np.minimum(round_sizes(requested, settings), size)
     if not len(record.segment_bytes):
-        rounded = asked = size
+        rounded = requested = size
     freed = np.where(record.block_pending >= 0, record.block_pending, record.block_end)
     made_of = (
-        ("requested", asked),
-        ("rounding", rounded - asked),
+        ("requested", requested),
+        ("rounding", rounded - requested),
         ("slack", size - rounded),
     )
     for name, value in made_of:
@@ -94,7 +94,7 @@ def _fill_used(record: MemoryRecord, settings: AllocatorSettings, parts: Ints) -
     )
 
 
-def _lives(record: MemoryRecord, table: str, chosen: npt.NDArray[np.bool_]) -> Ints:
+def _bytes_present(record: MemoryRecord, table: str, chosen: npt.NDArray[np.bool_]) -> Ints:
     """Return the bytes of the chosen rows of ``table`` that are there, after each event."""
     start, end, value = (
         getattr(record, f"{table}_{name}")[chosen] for name in ("start", "end", "bytes")

@@ -24,7 +24,7 @@ import torch
 from torch import nn
 
 from workbench.experiment.state.user_code import is_user_file
-from workbench.memory.reading.calls import Calls, Line
+from workbench.memory.reading.call_tree import Calls, Line
 from workbench.torch_private.autograd import current_sequence, node_number
 from workbench.torch_private.memory import (
     BACKWARD_CALLS,

@@ -23,8 +23,8 @@ import torch
 from torch import nn
 
 from workbench.memory.recording.attribution import root_name
-from workbench.memory.recording.blocks import Block
 from workbench.memory.recording.recorder import Recorder
+from workbench.memory.recording.storage_lifetimes import Block
 from workbench.records import CATEGORIES, Phase
 from workbench.torch_private.memory import original_module
 

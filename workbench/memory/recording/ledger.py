@@ -18,14 +18,14 @@ from collections.abc import Iterator
 import torch
 from torch.nn.parameter import is_lazy
 
-from workbench.memory.recording.blocks import Block, Mark
+from workbench.memory.recording.storage_lifetimes import Block, Mark
 from workbench.torch_private.memory import sparse_parts, without_transforms
 from workbench.torch_private.tensors import storage_identity
 
 _COO, _STRIDED = torch.sparse_coo, torch.strided
 
 
-class Death(weakref.ref[torch.UntypedStorage]):
+class StorageRef(weakref.ref[torch.UntypedStorage]):
     """A weak reference that knows which block dies with its storage."""
 
     __slots__ = ("block", "key")
@@ -38,8 +38,8 @@ class Ledger:
 
     def __init__(self) -> None:
         self.blocks: list[Block] = []
-        self.live: dict[int, Death] = {}
-        self.deaths: deque[weakref.ref[torch.UntypedStorage]] = deque()
+        self.live: dict[int, StorageRef] = {}
+        self.dead_storages: deque[weakref.ref[torch.UntypedStorage]] = deque()
         self.uncounted: set[str] = set()
         """Tensor layouts and classes whose memory could not be counted."""
         self._ticks = itertools.count()
@@ -47,8 +47,8 @@ class Ledger:
 
     def block_of(self, storage: torch.UntypedStorage) -> Block | None:
         """Return the block of a storage that is alive and known."""
-        death = self.live.get(storage_identity(storage))
-        return None if death is None else death.block
+        ref = self.live.get(storage_identity(storage))
+        return None if ref is None else ref.block
 
     def blocks_of(self, tensor: torch.Tensor) -> Iterator[Block]:
         """The known blocks of a tensor's storages."""
@@ -61,10 +61,10 @@ class Ledger:
         """Make a block for a storage not known before; None if it takes no memory."""
         if storage.nbytes() == 0 or storage.device.type == "meta":
             return None
-        death = Death(storage, self.deaths.append)
-        death.block, death.key = self.new_block(storage), storage_identity(storage)
-        self.live[death.key] = death
-        return death.block
+        ref = StorageRef(storage, self.dead_storages.append)
+        ref.block, ref.key = self.new_block(storage), storage_identity(storage)
+        self.live[ref.key] = ref
+        return ref.block
 
     def new_block(self, storage: torch.UntypedStorage) -> Block:
         """Make another block, also for a storage known before that now has another size."""
@@ -89,15 +89,15 @@ class Ledger:
         """The moment at which ``phase`` begins."""
         return Mark(next(self._ticks), time.perf_counter_ns(), phase)
 
-    def bury(self) -> None:
+    def record_frees(self) -> None:
         """End the blocks of the storages that died since the last event, in their order."""
-        while self.deaths:
-            death = self.deaths.popleft()
-            if isinstance(death, Death):
-                if death.block.end < 0:
-                    self.end(death.block)
-                if self.live.get(death.key) is death:
-                    del self.live[death.key]
+        while self.dead_storages:
+            ref = self.dead_storages.popleft()
+            if isinstance(ref, StorageRef):
+                if ref.block.end < 0:
+                    self.end(ref.block)
+                if self.live.get(ref.key) is ref:
+                    del self.live[ref.key]
 
     def storages(self, tensor: torch.Tensor) -> tuple[torch.UntypedStorage, ...]:
         """Return the storages of a tensor: one for a strided tensor, several for a sparse one."""
@@ -121,5 +121,5 @@ class Ledger:
 
     def close(self) -> None:
         """Release every weak reference; the blocks stay."""
-        self.bury()
+        self.record_frees()
         self.live.clear()

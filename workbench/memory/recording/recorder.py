@@ -7,8 +7,8 @@ known before has just been allocated; `workbench.memory.recording.ledger` report
 and so are not events.
 
 Compiled code runs as it always does. The mode declares ``ignore_compile_internals``, so Dynamo
-neither skips nor recompiles because of it, and `workbench.memory.recording.compiled` reports the
-buffers that Inductor's code allocates without the dispatcher.
+neither skips nor recompiles because of it, and `workbench.memory.recording.undispatched_memory`
+reports the buffers that Inductor's code allocates without the dispatcher.
 
 What is not seen: scratch memory inside a kernel, memory of other threads (a mode belongs to the
 thread that entered it, and to the autograd threads that work for it), storages that a library
@@ -24,9 +24,9 @@ from typing import Any
 import torch
 
 from workbench.memory.recording.attribution import LOSS, Attribution, Site
-from workbench.memory.recording.blocks import Block, Mark
-from workbench.memory.recording.faults import Faults, in_words
+from workbench.memory.recording.contained_errors import ContainedErrors, in_words
 from workbench.memory.recording.roles import ATTENTION_BACKWARD, DRAW, SCALE, Roles
+from workbench.memory.recording.storage_lifetimes import Block, Mark
 from workbench.torch_private.autograd import in_backward, running_node
 from workbench.torch_private.contexts import TorchDispatchMode, dispatch_modes
 from workbench.torch_private.graph_leaves import leaf_of
@@ -38,7 +38,7 @@ __all__ = ["Recorder", "current_recorder", "in_words", "refuse_nested"]
 _LIFT = torch.ops.aten.lift_fresh.default
 
 
-class Recorder(Roles, Faults, TorchDispatchMode):
+class Recorder(Roles, ContainedErrors, TorchDispatchMode):
     """Record the storages of the code that runs inside ``with recorder:``.
 
     Args:
@@ -78,7 +78,7 @@ class Recorder(Roles, Faults, TorchDispatchMode):
         """Assign everything from here on to phase ``name``; ``""`` ends the current one."""
         if name == self._phase:
             return
-        self.ledger.bury()
+        self.ledger.record_frees()
         if self._phase == "optimizer" and self._optimizer_seen is not None:
             left = self.blocks[self._phase_row :]
             if any(block.end < 0 and not block.category for block in left):
@@ -89,7 +89,7 @@ class Recorder(Roles, Faults, TorchDispatchMode):
 
     def allocated(self, storage: torch.UntypedStorage, op: str, site: Site | None = None) -> None:
         """Record that an operation has just made ``storage``."""
-        self.ledger.bury()
+        self.ledger.record_frees()
         if self.ledger.block_of(storage) is None:
             block = self.ledger.track(storage)
             if block is not None:
@@ -97,20 +97,20 @@ class Recorder(Roles, Faults, TorchDispatchMode):
 
     def resized(self, storage: torch.UntypedStorage, op: str, site: Site | None = None) -> None:
         """Record that ``storage`` may have another size now: a free and an allocation."""
-        self.ledger.bury()
-        death = self.ledger.live.get(storage_identity(storage))
-        if death is None:
+        self.ledger.record_frees()
+        ref = self.ledger.live.get(storage_identity(storage))
+        if ref is None:
             self.allocated(storage, op, site)
             return
-        old = death.block
+        old = ref.block
         if old.num_bytes == storage.nbytes() and old.end < 0:
             return
         if old.end < 0:
             self.ledger.end(old)
         if storage.nbytes():  # a storage emptied now and regrown later keeps its role
-            death.block = self.ledger.new_block(storage)
-            death.block.category, death.block.name = old.category, old.name
-            self._start(death.block, op, site or self.site())
+            ref.block = self.ledger.new_block(storage)
+            ref.block.category, ref.block.name = old.category, old.name
+            self._start(ref.block, op, site or self.site())
 
     def site(self) -> Site:
         """Return where the code that runs now is, and begin the phase that this implies."""
@@ -145,7 +145,7 @@ class Recorder(Roles, Faults, TorchDispatchMode):
             return NotImplemented  # a wrapper subclass unpacks itself; its parts are seen then
         if self.failure:
             return func(*args, **(kwargs or {}))
-        # `Faults.guarded` inlined: this runs for every operation
+        # `ContainedErrors.guarded` inlined: this runs for every operation
         try:
             self._before(func, args, kwargs)
         except Exception as error:  # noqa: BLE001 - as in `guarded`
@@ -159,8 +159,8 @@ class Recorder(Roles, Faults, TorchDispatchMode):
 
     def _before(self, func: Any, args: Any, kwargs: Any) -> None:
         self._seen = None
-        if self.ledger.deaths:
-            self.ledger.bury()
+        if self.ledger.dead_storages:
+            self.ledger.record_frees()
         if func is _LIFT:  # torch.tensor and torch.from_numpy end here, with memory just made
             self.allocated(args[0].untyped_storage(), "torch.tensor")
             return
@@ -169,21 +169,21 @@ class Recorder(Roles, Faults, TorchDispatchMode):
         if func in SCALE:
             self._scaled(_tensors(args, None))
         for tensor in _tensors(args, kwargs):
-            self._meet(tensor)
+            self._read(tensor)
 
     def _note(self, func: Any, result: Any) -> None:
-        if self.ledger.deaths:
-            self.ledger.bury()
+        if self.ledger.dead_storages:
+            self.ledger.record_frees()
         site = self._site() if self.attribution.has_new_nodes() else None
         leaf = leaf_of(running_node())
         live = self.ledger.live
         for tensor in _tensors((result,), None):
             for storage in self.ledger.storages(tensor):
-                death = live.get(storage_identity(storage))
-                if death is None:
+                ref = live.get(storage_identity(storage))
+                if ref is None:
                     site = site or self._site()
                     self.allocated(storage, _op_name(func), site)
-                elif death.block.num_bytes != storage.nbytes():
+                elif ref.block.num_bytes != storage.nbytes():
                     site = site or self._site()
                     self.resized(storage, _op_name(func), site)
             if leaf is not None:
@@ -193,16 +193,16 @@ class Recorder(Roles, Faults, TorchDispatchMode):
         if func is ATTENTION_BACKWARD:
             self._name_plain(_tensors((result[0],), None), "attention gradient")
 
-    def _meet(self, tensor: torch.Tensor) -> None:
+    def _read(self, tensor: torch.Tensor) -> None:
         """Handle a tensor that is read: one not made in this recording existed before it."""
         for storage in self.ledger.storages(tensor):
-            death = self.ledger.live.get(storage_identity(storage))
-            if death is None:
-                self._meet_existing(tensor, storage)
-            elif death.block.loose and not death.block.category:
-                self._read_loose(tensor, death.block)
+            ref = self.ledger.live.get(storage_identity(storage))
+            if ref is None:
+                self._read_existing(tensor, storage)
+            elif ref.block.outside_modules and not ref.block.category:
+                self._read_outside_modules(tensor, ref.block)
 
-    def _meet_existing(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> None:
+    def _read_existing(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> None:
         """Classify it as a parameter, an input (data not differentiated) or unknown; never guess.
 
         What an optimizer reads may be its state, even if its step allocates nothing (fused
@@ -224,7 +224,7 @@ class Recorder(Roles, Faults, TorchDispatchMode):
         else:
             block.category, block.name = "buffers", "input"
 
-    def _read_loose(self, tensor: torch.Tensor, block: Block) -> None:
+    def _read_outside_modules(self, tensor: torch.Tensor, block: Block) -> None:
         """Handle the reading of a tensor made outside every module, before a forward or in it.
 
         If a module reads it and it is not a result of the graph, it is an input; so is a tensor
@@ -261,7 +261,7 @@ class Recorder(Roles, Faults, TorchDispatchMode):
         block.op, block.module = op, site.module or ""
         block.line, block.call = site.line, site.call
         outside = not (site.in_module or site.in_backward)
-        block.loose = outside and site.optimizer is None
+        block.outside_modules = outside and site.optimizer is None
         if site.in_backward:
             block.differentiable = torch.is_grad_enabled() and not site.in_module
             block.result = site.in_grad

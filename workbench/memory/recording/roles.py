@@ -37,7 +37,7 @@ class Roles:
         A storage that fits two categories gets the stronger one: parameters, then gradients, then
         optimizer, then buffers.
         """
-        self.ledger.bury()
+        self.ledger.record_frees()
         for storage in self.ledger.storages(tensor):
             block = self.ledger.block_of(storage) or self.ledger.track(storage)
             if block is not None and _STRENGTH[category] <= _STRENGTH[block.category]:

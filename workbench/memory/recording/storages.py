@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from workbench.memory.recording.blocks import Block
+from workbench.memory.recording.storage_lifetimes import Block
 from workbench.records import EVENT_KINDS
 
 _SEGMENT = ("start", "end", "address", "bytes", "stream", "pool", "expandable", "private")

@@ -1,4 +1,4 @@
-"""Questions that a view asks about a memory record, and their answers: JSON both ways.
+"""Questions of a view about a memory record, and their answers: JSON both ways.
 
 A view cannot simulate an allocator; the process that holds the record answers for it: a kernel, or
 a process of the server, which has no torch. There are two kinds.
@@ -22,13 +22,13 @@ from collections.abc import Mapping
 from typing import Any, TypedDict, cast
 from weakref import WeakKeyDictionary
 
-from workbench.allocator.simulator.gpus import CARDS, CONTEXT_BYTES
-from workbench.memory.reading.recorded import recorded_settings
+from workbench.allocator.simulator.gpus import CONTEXT_BYTES, GPUS
+from workbench.memory.reading.recorded_program import recorded_settings
 from workbench.memory.simulation.rerun import Rerun
 from workbench.memory.simulation.what_if import (
     Basis,
     WhatIf,
-    card_of,
+    gpu_of,
     parsed,
     sentence,
     smallest,
@@ -53,7 +53,8 @@ class Row(TypedDict):
     """Maximum of the reserved bytes; if it does not fit, what it would take."""
     peak_low: int
     peak_high: int
-    """Over all assumptions about what is not known (`workbench.memory.simulation.growth`)."""
+    """Over all assumptions about what is not known
+    (`workbench.memory.simulation.batch_scaling`)."""
     fits: bool
     """Whether it ran to its end on the GPU, under every assumption; True without a GPU."""
     got_past: bool
@@ -80,36 +81,36 @@ def answer(record: MemoryRecord, question: object) -> dict[str, Any]:
         # JSON from elsewhere: to its sender, all of its errors are of one kind.
         message = f"a question is an object, as the memory view sends it, not {_shown(question)}"
         raise ValueError(message)  # noqa: TRY004
-    asked = cast("dict[str, Any]", question)
-    kind = asked.get("kind")
+    request = cast("dict[str, Any]", question)
+    kind = request.get("kind")
     if kind == "cards":
-        return _cards()
+        return _gpus()
     if kind == "what_if":
-        rows = _rows_of(asked)
-        return _what_if(record, rows, _chosen_of(asked, len(rows)))
+        rows = _rows_of(request)
+        return _what_if(record, rows, _chosen_of(request, len(rows)))
     raise ValueError(f"a question of kind {kind!r} is not known; known are 'what_if' and 'cards'")
 
 
-def asks_for_batch(record: MemoryRecord, question: object) -> bool:
+def has_other_batch(record: MemoryRecord, question: object) -> bool:
     """Return whether ``question`` is about another batch than recorded."""
-    asked = cast("dict[str, Any]", question) if isinstance(question, dict) else {}
-    rows = asked.get("rows")
+    request = cast("dict[str, Any]", question) if isinstance(question, dict) else {}
+    rows = request.get("rows")
     given = cast("list[Any]", rows) if isinstance(rows, list) else []
     batches = [row.get("batch") for row in given if isinstance(row, dict)]
     return any(batch not in (None, record.batch_size) for batch in batches)
 
 
-def _cards() -> dict[str, Any]:
-    cards = [
+def _gpus() -> dict[str, Any]:
+    gpus = [
         {
-            "name": card.name,
-            "total_bytes": card.total_bytes,
-            "usable_bytes": card.usable_bytes,
-            "source": card.source,
+            "name": gpu.name,
+            "total_bytes": gpu.total_bytes,
+            "usable_bytes": gpu.usable_bytes,
+            "source": gpu.source,
         }
-        for card in CARDS
+        for gpu in GPUS
     ]
-    return {"cards": cards, "context_bytes": CONTEXT_BYTES}
+    return {"cards": gpus, "context_bytes": CONTEXT_BYTES}
 
 
 def _rows_of(question: Mapping[str, Any]) -> list[Row]:
@@ -159,12 +160,12 @@ def _shown(value: Any) -> str:
 
 
 def _what_if(record: MemoryRecord, rows: list[Row], chosen: int) -> dict[str, Any]:
-    asked = _Asked(record)
-    found = [asked.row(row) for row in rows]
+    programs = _Programs(record)
+    found = [programs.row(row) for row in rows]
     return {
         "rows": found,
         "recorded_settings": recorded_settings(record).words,
-        "smallest": asked.smallest(rows[chosen]),
+        "smallest": programs.smallest(rows[chosen]),
     }
 
 
@@ -173,7 +174,7 @@ _known: WeakKeyDictionary[MemoryRecord, dict[_Key, Any]] = WeakKeyDictionary()
 """Answers already given: a user switches between a few."""
 
 
-class _Asked:
+class _Programs:
     """The programs that rows are about, each prepared once per question."""
 
     def __init__(self, record: MemoryRecord) -> None:
@@ -202,9 +203,9 @@ class _Asked:
 
     def _found(self, row: Row) -> Row:
         try:
-            settings, card = parsed(row["settings"]), card_of(row["card"])
+            settings, gpu = parsed(row["settings"]), gpu_of(row["card"])
             rerun = self._rerun(row)
-            found = what_becomes(rerun, settings, card)
+            found = what_becomes(rerun, settings, gpu)
             needed = found if found.outcome.fits else without_limit(rerun, settings)
         except ValueError as error:
             return cast("Row", {**row, "error": str(error)})

@@ -12,19 +12,23 @@ from functools import cached_property
 
 import numpy as np
 
-from workbench.allocator.replay.program import Lives, Outcome, run
-from workbench.allocator.simulator.gpus import Card
+from workbench.allocator.replay.program import Lifetimes, Outcome, run
+from workbench.allocator.simulator.gpus import Gpu
 from workbench.allocator.simulator.settings import AllocatorSettings
 from workbench.allocator.snapshot.snapshot import I32
-from workbench.memory.reading.recorded import is_cut_off, lives_of_record, recorded_settings
+from workbench.memory.reading.recorded_program import (
+    is_cut_off,
+    lifetimes_of_record,
+    recorded_settings,
+)
 from workbench.memory.reading.sums import between
-from workbench.memory.simulation.growth import readings
-from workbench.memory.simulation.stage import stage
+from workbench.memory.simulation.allocator_setup import set_up_allocator
+from workbench.memory.simulation.batch_scaling import assumptions
 from workbench.records import MemoryRecord
 
 
 class Rerun:
-    """A recording about which questions are asked, with a batch and calls that empty the cache.
+    """A recording that questions are about, with a batch and calls that empty the cache.
 
     Args:
         record: a recording or a snapshot.
@@ -43,18 +47,22 @@ class Rerun:
         self.recorded = recorded_settings(record)
         self.is_cut_off = is_cut_off(record)
         self.batch = record.batch_size if batch is None else batch
-        as_it_was = lives_of_record(record, with_refused=True)
-        self.readings = readings(record, as_it_was, self.batch)
+        recorded_lifetimes = lifetimes_of_record(record, with_refused=True)
+        self.assumptions = assumptions(record, recorded_lifetimes, self.batch)
         self.empties = empty_before != ""
         self.is_recorded = self.batch == record.batch_size and not self.empties
         if self.empties:
-            emptied = _emptied(record, as_it_was, empty_before)
-            self.readings = [replace(lives, emptied=emptied) for lives in self.readings]
+            emptied = _emptied(record, recorded_lifetimes, empty_before)
+            self.assumptions = [
+                replace(lifetimes, emptied=emptied) for lifetimes in self.assumptions
+            ]
 
     @cached_property
     def at_least(self) -> int:
         """The bytes without which it cannot run: those requested and not yet freed."""
-        return max(_most_live(lives, len(self.record.event_kind)) for lives in self.readings)
+        return max(
+            _most_live(lifetimes, len(self.record.event_kind)) for lifetimes in self.assumptions
+        )
 
     @cached_property
     def is_reproduced(self) -> bool:
@@ -62,16 +70,14 @@ class Rerun:
         certificate = self.record.certificate
         if certificate is None or not certificate.exact:
             return False
-        as_it_was = lives_of_record(self.record, with_refused=False)
-        set_up = stage(self.record, as_it_was, self.recorded, None)
+        recorded_lifetimes = lifetimes_of_record(self.record, with_refused=False)
+        set_up = set_up_allocator(self.record, recorded_lifetimes, self.recorded, None)
         baseline = run(set_up.program, set_up.allocator, set_up.there)
         return baseline.peak_reserved == int(self.record.reserved().max())
 
-    def outcomes(
-        self, settings: AllocatorSettings, card: Card | None
-    ) -> tuple[list[Outcome], bool]:
+    def outcomes(self, settings: AllocatorSettings, gpu: Gpu | None) -> tuple[list[Outcome], bool]:
         """Return each assumption's outcome, and whether all began with what was there before."""
-        runs = [self._run(lives, settings, card) for lives in self.readings]
+        runs = [self._run(lifetimes, settings, gpu) for lifetimes in self.assumptions]
         return [outcome for outcome, _ in runs], all(restored for _, restored in runs)
 
     def covers(self, outcome: Outcome) -> bool:
@@ -85,24 +91,24 @@ class Rerun:
         return self.is_recorded or "segments given back" in cases
 
     def _run(
-        self, lives: Lives, settings: AllocatorSettings, card: Card | None
+        self, lifetimes: Lifetimes, settings: AllocatorSettings, gpu: Gpu | None
     ) -> tuple[Outcome, bool]:
         """Return the outcome, and whether it began with what was there before."""
-        set_up = stage(self.record, lives, settings, card)
+        set_up = set_up_allocator(self.record, lifetimes, settings, gpu)
         if self.empties:
             set_up.allocator.empty_cache()
         return run(set_up.program, set_up.allocator, set_up.there), set_up.is_restored
 
 
-def _emptied(record: MemoryRecord, lives: Lives, phase: str) -> I32:
+def _emptied(record: MemoryRecord, lifetimes: Lifetimes, phase: str) -> I32:
     """Return events before which the cache is emptied: the program's, and where a phase begins."""
     starts = [found.start for found in record.phases if found.name == phase]
     if not starts:
         known = ", ".join(sorted({found.name for found in record.phases})) or "none"
         raise ValueError(f"the recording has no phase {phase!r}; known are: {known}")
-    return np.union1d(lives.emptied, np.array(starts)).astype(np.int32)
+    return np.union1d(lifetimes.emptied, np.array(starts)).astype(np.int32)
 
 
-def _most_live(lives: Lives, num_events: int) -> int:
+def _most_live(lifetimes: Lifetimes, num_events: int) -> int:
     """Return the largest number of bytes requested and not freed at any event."""
-    return int(between(lives.start, lives.end, lives.requested, num_events + 2).max())
+    return int(between(lifetimes.start, lifetimes.end, lifetimes.requested, num_events + 2).max())

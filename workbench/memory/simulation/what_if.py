@@ -9,8 +9,8 @@ An answer is based on *certified rules* if the settings are the recorded ones, t
 replay was exact to the last address, this method reproduces the recorded peak to the byte, and the
 answer involves no case that the recording did not have. Any other answer follows the allocator's
 source, and no trace has confirmed it; every answer says which of the two it is. With another batch,
-the sizes themselves are an assumption (`workbench.memory.simulation.growth`), and an answer is an
-interval.
+the sizes themselves are an assumption (`workbench.memory.simulation.batch_scaling`), and an answer
+is an interval.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import operator
 from dataclasses import dataclass, replace
 from typing import Literal, SupportsIndex
 
-from workbench.allocator.memory_limit import card_given
+from workbench.allocator.memory_limit import gpu_given
 from workbench.allocator.replay.program import Outcome
-from workbench.allocator.simulator.gpus import CARDS, Card
+from workbench.allocator.simulator.gpus import GPUS, Gpu
 from workbench.allocator.simulator.settings import AllocatorSettings, SettingsError
-from workbench.memory.reading.describe import format_bytes, format_span
+from workbench.memory.reading.text import format_bytes, format_span
 from workbench.memory.simulation.rerun import Rerun
 from workbench.records import MemoryRecord
 
@@ -40,7 +40,7 @@ class WhatIf:
     """The result of a recorded program under other conditions: simulated, not measured."""
 
     settings: AllocatorSettings
-    card: Card | None
+    card: Gpu | None
     """None: a GPU without a limit."""
     batch: int
     """Samples in the batch; -1 if the recording does not know its own."""
@@ -77,7 +77,7 @@ class WhatIf:
             text += f", {self.num_refused:,} refused requests included"
         retries = self.outcome.num_retries
         if retries:
-            text += f", everything unused given back {_times(retries)}"
+            text += f", everything unused released {_times(retries)}"
         return f"{text} (predicted, {basis})"
 
     def __repr__(self) -> str:
@@ -88,8 +88,8 @@ class WhatIf:
         found = self.outcome.shortage
         if found is None:
             return ""
-        asked, largest = format_bytes(found.requested), format_bytes(found.largest_free)
-        text = f" ({asked} asked for, the largest free block has {largest}"
+        requested, largest = format_bytes(found.requested), format_bytes(found.largest_free)
+        text = f" ({requested} requested, the largest free block has {largest}"
         if found.obstacles:
             count = len(self.outcome.in_the_way)
             held = format_bytes(found.obstacles[0].in_use)
@@ -101,17 +101,17 @@ class WhatIf:
 def what_if(
     record: MemoryRecord,
     settings: AllocatorSettings | str = "",
-    card: Card | str | SupportsIndex | None = None,
+    gpu: Gpu | str | SupportsIndex | None = None,
     *,
     batch: int | None = None,
     empty_before: str = "",
 ) -> WhatIf:
-    """Run the program of ``record`` under ``settings`` on ``card``.
+    """Run the program of ``record`` under ``settings`` on ``gpu``.
 
     Args:
         record: a recording or a snapshot.
         settings: as in ``PYTORCH_CUDA_ALLOC_CONF``; the defaults if empty.
-        card: the name of one of `CARDS`, or what a GPU reports: an amount (``"8 GiB"``) or bytes;
+        gpu: the name of one of `GPUS`, or what a GPU reports: an amount (``"8 GiB"``) or bytes;
             None: no limit.
         batch: samples in the batch; None: as recorded.
         empty_before: name of a phase before which ``torch.cuda.empty_cache()`` is called.
@@ -121,13 +121,13 @@ def what_if(
         ValueError: no GPU has that name, or so little memory; the recording does not know its
             batch, or has no such phase.
     """
-    return answer(Rerun(record, batch_of(batch), empty_before), parsed(settings), card_of(card))
+    return answer(Rerun(record, batch_of(batch), empty_before), parsed(settings), gpu_of(gpu))
 
 
-def smallest_card(
+def smallest_gpu(
     record: MemoryRecord, settings: AllocatorSettings | str = "", *, batch: int | None = None
 ) -> WhatIf | None:
-    """Return the answer for the smallest of `CARDS` that the program fits on, or None.
+    """Return the answer for the smallest of `GPUS` that the program fits on, or None.
 
     If the recording ends with a refused request (``is_cut_off``), it is the smallest on which that
     request is served: no smaller one is enough.
@@ -139,20 +139,22 @@ def smallest_card(
     return smallest(Rerun(record, batch_of(batch)), parsed(settings))
 
 
-def answer(rerun: Rerun, settings: AllocatorSettings, card: Card | None) -> WhatIf:
-    """Return the result of a program under ``settings`` on ``card``.
+def answer(rerun: Rerun, settings: AllocatorSettings, gpu: Gpu | None) -> WhatIf:
+    """Return the result of a program under ``settings`` on ``gpu``.
 
     Raises:
         SettingsError: the settings have no effect here.
     """
-    if settings.garbage_collection_threshold and card is None:
-        raise SettingsError("garbage_collection_threshold acts on a card only: name one")
-    outcomes, is_restored = rerun.outcomes(settings, card)
+    if settings.garbage_collection_threshold and gpu is None:
+        raise SettingsError(
+            "garbage_collection_threshold acts only on a GPU with a limit: name one"
+        )
+    outcomes, is_restored = rerun.outcomes(settings, gpu)
     peaks = [outcome.peak_reserved for outcome in outcomes]
     worst = max(outcomes, key=lambda outcome: (not outcome.fits, outcome.peak_reserved))
     return WhatIf(
         settings=settings,
-        card=card,
+        card=gpu,
         batch=rerun.batch,
         outcome=worst,
         peak_interval=(min(peaks), max(peaks)),
@@ -163,10 +165,10 @@ def answer(rerun: Rerun, settings: AllocatorSettings, card: Card | None) -> What
 
 
 def smallest(rerun: Rerun, settings: AllocatorSettings) -> WhatIf | None:
-    """Return the answer for the smallest of `CARDS` that it fits on, as far as it is known."""
-    for card in CARDS:
-        if card.usable_bytes >= rerun.at_least:
-            found = answer(rerun, settings, card)
+    """Return the answer for the smallest of `GPUS` that it fits on, as far as it is known."""
+    for gpu in GPUS:
+        if gpu.usable_bytes >= rerun.at_least:
+            found = answer(rerun, settings, gpu)
             if found.outcome.fits:
                 return found
     return None
@@ -187,17 +189,17 @@ def sentence(found: WhatIf, peak: tuple[int, int], basis: Basis) -> str:
     """
     low, high = peak
     takes = format_span(low, high)
-    card, outcome = found.card, found.outcome
+    gpu, outcome = found.card, found.outcome
     text = f"Recorded peak {takes}" if basis == "recorded" else f"Predicted peak {takes}"
     if found.is_cut_off and outcome.fits:
-        text += f" at least{'' if card is None else f' on {card.name}'}, {GOT_PAST}"
-    elif card is not None and outcome.fits:
-        left = format_bytes(max(0, card.usable_bytes - high))
-        text += f", fits on {card.name}, {left} left"
+        text += f" at least{'' if gpu is None else f' on {gpu.name}'}, {GOT_PAST}"
+    elif gpu is not None and outcome.fits:
+        left = format_bytes(max(0, gpu.usable_bytes - high))
+        text += f", fits on {gpu.name}, {left} left"
         if outcome.num_retries:
-            text += f" after everything unused was given back {_times(outcome.num_retries)}"
-    elif card is not None:
-        text += f", out of memory on {card.name} {_moment(outcome)}{found.missing()}"
+            text += f" after everything unused was released {_times(outcome.num_retries)}"
+    elif gpu is not None:
+        text += f", out of memory on {gpu.name} {_moment(outcome)}{found.missing()}"
     if basis == "recorded" and outcome.fits:
         return f"{text}."
     return (
@@ -224,14 +226,14 @@ def parsed(settings: AllocatorSettings | str) -> AllocatorSettings:
     return AllocatorSettings.parse(settings) if isinstance(settings, str) else settings
 
 
-def card_of(card: Card | str | SupportsIndex | None) -> Card | None:
+def gpu_of(gpu: Gpu | str | SupportsIndex | None) -> Gpu | None:
     """Return the GPU given by a name, an amount (``"8 GiB"``) or bytes.
 
     Raises:
         TypeError: it is none of these.
         ValueError: no GPU has that name, or so much or so little memory.
     """
-    return card if card is None or isinstance(card, Card) else card_given(card)
+    return gpu if gpu is None or isinstance(gpu, Gpu) else gpu_given(gpu)
 
 
 def batch_of(batch: SupportsIndex | None) -> int | None:

@@ -1,4 +1,4 @@
-"""Long-running work for a browser (`workbench.memory.aside`): pictures, simulations.
+"""Long-running work for a browser (`workbench.memory.background_thread`): pictures, simulations.
 
 The result is passed back to the hub, the only sender. Work of one kind, or of one kind for one
 experiment, is done one task at a time. A task holds a record and not the experiment, so that a
@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from workbench.memory.aside import aside
+from workbench.memory.background_thread import run_in_background
 from workbench.panel.channel.questions import Answer
 
 
@@ -46,4 +46,4 @@ def start(
     def over(answer: Answer | None, error: str) -> None:
         done(Done(client, request, experiment, answer, error))
 
-    aside(task.make, task.turn, over)
+    run_in_background(task.make, task.turn, over)

@@ -77,7 +77,7 @@ def make(export: Export) -> bytes:
         CommandError: the result is larger than `MAX_BYTES`.
     """
     if export.kind == "memory":
-        from workbench.memory.pictures.figure import picture
+        from workbench.memory.render.figure import picture
 
         data = picture(cast("MemoryRecord", export.record), export.format)
     else:

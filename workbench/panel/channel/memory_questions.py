@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from workbench.experiment.runtime.step_boundary import LONGEST_WAIT_S
-from workbench.memory.simulation.questions import asks_for_batch
+from workbench.memory.simulation.questions import has_other_batch
 from workbench.panel.channel.background_work import Task
 from workbench.panel.channel.commands import CommandError
 from workbench.panel.channel.questions import Answer, held
@@ -52,7 +52,7 @@ def ask(experiment: Experiment, args: Mapping[str, Any]) -> Task:
         from workbench.memory.simulation.questions import answer
 
         known, alive = record, about()
-        if alive is not None and asks_for_batch(record, asked):
+        if alive is not None and has_other_batch(record, asked):
             known = _grown(alive, info.id, record)
         del alive
         return Answer("answer", None, {"capture": info.id, "answer": answer(known, asked)})
@@ -62,9 +62,9 @@ def ask(experiment: Experiment, args: Mapping[str, Any]) -> Task:
 
 def _grown(experiment: Experiment, capture: str, record: MemoryRecord) -> MemoryRecord:
     """Return the capture with its growth; anything else it has learned meanwhile is kept."""
-    from workbench.memory.prediction.growing import grown
+    from workbench.memory.prediction.batch_growth_capture import with_determined_growth
 
-    found = grown(experiment, record, wait_s=LONGEST_WAIT_S)
+    found = with_determined_growth(experiment, record, wait_s=LONGEST_WAIT_S)
     if found is not record:
         with suppress(KeyError):  # released meanwhile
             held = cast("MemoryRecord", experiment.captures.get(capture))

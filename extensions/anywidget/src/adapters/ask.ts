@@ -1,5 +1,5 @@
 /**
- * Questions of a widget's record, over the widget's own messages: `workbench/memory/answering.py` is
+ * Questions of a widget's record, over the widget's own messages: `workbench/memory/widget_questions.py` is
  * the other end.
  */
 import { commManager, type WidgetModel } from './host';

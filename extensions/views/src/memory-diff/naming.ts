@@ -1,5 +1,5 @@
 /**
- * What a block is called when blocks are grouped: twin of `workbench/memory/pictures/diff.py`, which says the
+ * What a block is called when blocks are grouped: twin of `workbench/memory/render/diff.py`, which says the
  * same of the same records. A test holds the two together.
  */
 import { CATEGORIES, categoryLabel, type MemoryColumns } from '../memory/series';

@@ -44,7 +44,7 @@ def test_a_power_of_two_is_divided(number, size):
     assert round_sizes(np.array([1_200_000]), settings).tolist() == [size]
 
 
-def test_a_size_that_no_card_has_does_not_wrap():
+def test_a_size_that_no_gpu_has_does_not_wrap():
     found = round_sizes(np.array([0, 2**63 - 1]), AllocatorSettings())
     assert found.tolist() == [512, 2**62]
     assert round_size(MIB, AllocatorSettings()) == MIB

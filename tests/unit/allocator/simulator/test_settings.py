@@ -62,7 +62,7 @@ def test_settings_are_read_with_the_name_of_the_variable_before_them(words):
         ("garbage_collection_threshold:0", "cannot be '0'"),
         ("max_split_size_mb:1_000", "cannot be '1_000'"),
         ("backend:cudaMallocAsync", "another allocator"),
-        ("per_process_memory_fraction:0.5", "bytes of a card"),
+        ("per_process_memory_fraction:0.5", "bytes of a GPU"),
     ],
 )
 def test_what_the_allocator_would_not_take_is_said(words, part):

@@ -42,7 +42,7 @@ def test_a_request_is_rounded_and_gets_a_segment_by_its_size(requested, block, s
 @pytest.mark.parametrize("words", ["", "roundup_power2_divisions:4"])
 @pytest.mark.parametrize("requested", [0, -1])
 def test_nothing_is_no_request(words, requested):
-    with pytest.raises(ValueError, match=f"{requested} B were asked for; a block has at least 1"):
+    with pytest.raises(ValueError, match=f"{requested} B were requested; a block has at least 1"):
         allocator(words).malloc(requested)
 
 

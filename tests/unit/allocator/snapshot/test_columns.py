@@ -241,9 +241,9 @@ BAD_SEGMENTS = {
     "a block's state is of type list": segment(block(state=[])),
     "'address' of a block is of type str": segment(block(address="0")),
     "'requested_size' of a block is negative": segment(block(requested_size=-1)),
-    "lies outside its segment": segment(block(address=BASE - 512)),
-    "blocks lies outside its segment": segment(block(2 * MIB + 1)),
-    "one of its blocks lies outside": segment(block(2**62), block(2**62)),
+    "is outside its segment": segment(block(address=BASE - 512)),
+    "blocks is outside its segment": segment(block(2 * MIB + 1)),
+    "one of its blocks is outside": segment(block(2**62), block(2**62)),
     "two of its blocks share memory": segment(block(address=BASE), block(address=BASE + 256)),
     "a segment is of type NoneType": None,
 }

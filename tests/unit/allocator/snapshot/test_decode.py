@@ -87,8 +87,8 @@ def test_a_file_too_large_is_refused_with_what_to_do(
         ("import os; os._exit(3)", "did not say why"),
         ("import os; os.write(2, b'full'); os._exit(4)", "could not be read: full"),
         ("import os; os.write(2, b'odd\\n\\x1b[31m' + b'x' * 9999); os._exit(3)", "odd x?"),
-        ("pass", "gave no columns"),
-        ("print('WBALLOC1' + 'x' * 8)", "gave no columns"),
+        ("pass", "returned no columns"),
+        ("print('WBALLOC1' + 'x' * 8)", "returned no columns"),
     ],
 )
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
@@ -140,13 +140,13 @@ def test_an_answer_that_is_whole_is_the_snapshot():
 
 @pytest.mark.parametrize("name", TYPES)
 def test_a_column_that_is_not_there_is_noticed(name: str):
-    with pytest.raises(RefusedError, match="its reader gave other columns"):
+    with pytest.raises(RefusedError, match="its reader returned other columns"):
         parsed(answer(**{name: lambda _: None}))
 
 
 @pytest.mark.parametrize("name", TYPES)
 def test_a_column_too_short_is_noticed(name: str):
-    with pytest.raises(RefusedError, match="its reader gave"):
+    with pytest.raises(RefusedError, match="its reader returned"):
         parsed(answer(**{name: lambda column: column[:-1]}))
 
 
@@ -184,5 +184,5 @@ def test_text_that_no_encoding_can_write_is_mended_also_where_a_reader_gave_it()
     ids=range(12),
 )  # fmt: skip
 def test_no_header_of_a_reader_is_believed(header: bytes):
-    with pytest.raises(RefusedError, match="its reader gave"):
+    with pytest.raises(RefusedError, match="its reader returned"):
         parsed(MAGIC + len(header).to_bytes(8, "little") + header)

@@ -46,7 +46,7 @@ def test_one_that_does_not_fit_is_refused_with_those_that_do() -> None:
 
 
 @pytest.mark.parametrize("card", [None, "24 GiB", "8 GiB, expandable_segments:True"])
-def test_on_another_card_nothing_is_known_to_fit(card: str | None) -> None:
+def test_on_another_gpu_nothing_is_known_to_fit(card: str | None) -> None:
     with pytest.raises(ValueError, match=r"tried with exp\.card = '8 GiB', and it") as raised:
         TRIED.chosen(0, card)
     assert repr(card) in str(raised.value)

@@ -18,7 +18,7 @@ from tests.strangers import as_stranger, begin_as_stranger, needs_a_stranger, sh
 from tests.unit.allocator.traces import path_of
 from workbench.allocator.snapshot import decode
 from workbench.memory import memory
-from workbench.memory.files import replayed
+from workbench.memory.files import replayed_snapshot
 from workbench.memory.files.file_process import MemoryFile
 from workbench.records import GraphRecord, MemoryRecord, RecordError
 from workbench.records.file import LARGEST_BYTES
@@ -60,7 +60,7 @@ def test_a_trace_that_cannot_be_replayed_is_shown_all_the_same(monkeypatch, tmp_
     record = memory(path).record
     assert record.block_bytes.tolist() == [1024]
     assert record.certificate is None or not record.certificate.exact
-    monkeypatch.setattr(replayed, "MOST_EVENTS", 0)
+    monkeypatch.setattr(replayed_snapshot, "MOST_EVENTS", 0)
     record = memory(path).record
     assert record.certificate is None
     assert any(note.startswith("Not replayed") for note in record.notes)

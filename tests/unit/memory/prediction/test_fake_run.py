@@ -1,4 +1,4 @@
-"""Steps of a twin, recorded: on fake tensors the same blocks as on real ones."""
+"""Steps of a copy, recorded: on fake tensors the same blocks as on real ones."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from tests.unit.memory.twins import mlp, next_step
-from workbench.memory.prediction.fake_run import run_twin
-from workbench.memory.prediction.twin import TwinError, twin_of
+from tests.unit.memory.step_copies import mlp, next_step
+from workbench.memory.prediction.fake_run import run_copy
+from workbench.memory.prediction.step_copy import StepCopyError, copy_of_step
 from workbench.records import CATEGORIES, MemoryRecord
 
 GIB = 2**30
@@ -18,7 +18,7 @@ GIB = 2**30
 
 def record_of(step: Any, **options: Any) -> MemoryRecord:
     fake = options.pop("fake", True)
-    return run_twin(twin_of(step, fake=fake, **options), title="digits, step 3")
+    return run_copy(copy_of_step(step, fake=fake, **options), title="digits, step 3")
 
 
 def blocks(record: MemoryRecord) -> list[tuple[str, str, str, int]]:
@@ -85,7 +85,7 @@ class Choosy(nn.Module):
 def test_control_flow_that_depends_on_values_needs_real_tensors():
     torch.manual_seed(0)
     step = next_step(Choosy(), (torch.randn(8, 16), torch.arange(8)))
-    with pytest.raises(TwinError, match=r"the step cannot be run .*DataDependent"):
+    with pytest.raises(StepCopyError, match=r"the step cannot be run .*DataDependent"):
         record_of(step)
     assert record_of(step, fake=False).peak_bytes > 0
 
@@ -93,7 +93,7 @@ def test_control_flow_that_depends_on_values_needs_real_tensors():
 def test_a_fault_of_the_model_is_said_in_one_line():
     step = mlp()
     step = next_step(step.model, (torch.randn(8, 15), torch.arange(8)))
-    with pytest.raises(TwinError) as caught:
+    with pytest.raises(StepCopyError) as caught:
         record_of(step)
     assert "RuntimeError" in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -102,7 +102,7 @@ def test_a_fault_of_the_model_is_said_in_one_line():
 def test_nothing_is_left_behind_on_the_thread():
     record_of(mlp())
     assert torch.ones(2).sum().item() == 2
-    with pytest.raises(TwinError):
+    with pytest.raises(StepCopyError):
         record_of(next_step(Choosy(), (torch.randn(8, 16), torch.arange(8))))
     assert torch.ones(2).sum().item() == 2
     assert torch.is_grad_enabled()

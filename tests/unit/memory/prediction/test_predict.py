@@ -13,14 +13,14 @@ from torch import nn
 from tests.integration.support import reach
 from tests.unit.allocator.traces import FILES, path_of
 from tests.unit.memory.prediction.test_fake_run import Choosy
-from workbench.allocator.simulator.gpus import CONTEXT_BYTES, card_named
+from workbench.allocator.simulator.gpus import CONTEXT_BYTES, gpu_named
 from workbench.allocator.simulator.settings import SettingsError
 from workbench.experiment import Experiment
 from workbench.memory import memory
-from workbench.memory.prediction.open_questions import AS_RECORDED, NOT_CALIBRATED
 from workbench.memory.prediction.predict import predicted_recording
+from workbench.memory.prediction.unknowns import AS_RECORDED, NOT_CALIBRATED
 from workbench.memory.reading.fragmentation import fragmentation
-from workbench.memory.reading.recorded import recorded_settings
+from workbench.memory.reading.recorded_program import recorded_settings
 from workbench.records import CATEGORIES, MemoryRecord
 
 MIB = 2**20
@@ -47,11 +47,11 @@ def check(record: MemoryRecord) -> None:
     assert record.basis.startswith("Predicted")
 
 
-def test_the_next_step_on_a_card_that_is_not_here(tmp_path):
+def test_the_next_step_on_a_gpu_that_is_not_here(tmp_path):
     exp = experiment(tmp_path)
     record = memory(exp, card="RTX 4090", settings="expandable_segments:True", batch=64).record
     check(record)
-    card = card_named("RTX 4090")
+    card = gpu_named("RTX 4090")
     assert (record.card, record.card_bytes, record.batch_size) == (card.name, card.usable_bytes, 64)
     assert record.settings == "expandable_segments:True"
     assert (record.device, record.experiment, record.step) == ("cuda", exp.name, 1)
@@ -66,14 +66,14 @@ def test_the_next_step_on_a_card_that_is_not_here(tmp_path):
 def test_the_printed_summary_says_predicted_the_interval_and_the_reasons(tmp_path):
     exp = experiment(tmp_path)
     text = str(memory(exp, card=16 * 2**30))
-    assert "predicted, not measured: on a 16 GiB card" in text
+    assert "predicted, not measured: on a 16 GiB GPU" in text
     assert "to" in text.partition("reserved at most")[0].splitlines()[-1], "an interval"
     assert NOT_CALIBRATED in text
     assert "foreach" in text
     exp.close()
 
 
-def test_each_of_card_settings_and_batch_alone_asks_for_a_prediction(tmp_path):
+def test_each_of_gpu_settings_and_batch_alone_asks_for_a_prediction(tmp_path):
     exp = experiment(tmp_path)
     for options in ({"card": "T4"}, {"settings": ""}, {"batch": 48}):
         record = memory(exp, **options).record
@@ -205,7 +205,7 @@ def test_a_fault_of_the_model_is_the_callers(tmp_path):
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({"card": "RTX 9999"}, ValueError, "no card is called"),
+        ({"card": "RTX 9999"}, ValueError, "no GPU is called"),
         ({"card": 1000}, ValueError, "has nothing left"),
         ({"settings": "max_split_size_mb:3"}, SettingsError, "max_split_size is"),
         ({"batch": 0}, ValueError, "at least 1"),
@@ -231,7 +231,7 @@ def test_there_must_be_something_to_predict_from():
 # -- of recordings ------------------------------------------------------------------------------
 
 
-def test_what_was_recorded_on_the_cpu_on_a_card(tmp_path):
+def test_what_was_recorded_on_the_cpu_on_a_gpu(tmp_path):
     exp = experiment(tmp_path)
     exp.run(steps=2, wait=True)
     view = memory(exp)
@@ -256,7 +256,7 @@ def test_what_was_recorded_on_a_gpu_is_served_as_it_is(name):
     np.testing.assert_array_equal(found.reserved(), trace.reserved())
 
 
-def test_a_prediction_can_be_asked_about_another_card(tmp_path):
+def test_a_prediction_can_be_asked_about_another_gpu(tmp_path):
     exp = experiment(tmp_path)
     first = memory(exp, card="RTX 4090").record
     second = memory(first, card="T4", settings="expandable_segments:True").record

@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from tests.unit.memory.twins import mlp, next_step
+from tests.unit.memory.step_copies import mlp, next_step
 from workbench.memory import memory
-from workbench.memory.prediction.fake_run import run_twin
+from workbench.memory.prediction.fake_run import run_copy
+from workbench.memory.prediction.step_copy import copy_of_step
 from workbench.memory.prediction.substitutions import (
     CONVOLUTIONS,
     attention_scratch,
@@ -23,7 +24,6 @@ from workbench.memory.prediction.substitutions import (
     lstm_workspaces,
     without_workspaces,
 )
-from workbench.memory.prediction.twin import twin_of
 from workbench.records import CATEGORIES, MemoryRecord
 
 FLOAT, BOOL = 4, 1
@@ -33,7 +33,7 @@ MIB = 2**20
 def steps_of(model: nn.Module, *shape: int) -> MemoryRecord:
     torch.manual_seed(0)
     step = next_step(model, (torch.randn(shape), torch.arange(shape[0]) % 10))
-    return run_twin(twin_of(step, fake=False), title="digits")
+    return run_copy(copy_of_step(step, fake=False), title="digits")
 
 
 def checked(record: MemoryRecord) -> MemoryRecord:
@@ -100,7 +100,7 @@ def test_drawing_into_a_tensor_of_ones_own_is_no_mask():
 
 def test_step_counts_stay_on_the_host():
     step = mlp()
-    record = run_twin(twin_of(step, fake=True), title="digits")
+    record = run_copy(copy_of_step(step, fake=True), title="digits")
     found = counters_on_host(record)
     num_parameters = len(list(step.model.parameters()))
     assert len(record.block_bytes) - len(found.record.block_bytes) == num_parameters

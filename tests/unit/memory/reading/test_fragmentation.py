@@ -12,7 +12,7 @@ from workbench.allocator.simulator.rounding import round_size
 from workbench.allocator.simulator.settings import AllocatorSettings
 from workbench.memory import memory
 from workbench.memory.reading.fragmentation import PARTS, fragmentation
-from workbench.memory.reading.lives import kept_events
+from workbench.memory.reading.lifetimes import kept_events
 
 
 @pytest.mark.parametrize("name", FILES)

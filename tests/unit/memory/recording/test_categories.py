@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-from workbench.memory.recording.blocks import Block
 from workbench.memory.recording.categories import (
     adopt_inputs,
     adopt_model,
@@ -14,6 +13,7 @@ from workbench.memory.recording.categories import (
     categorize,
 )
 from workbench.memory.recording.recorder import Recorder
+from workbench.memory.recording.storage_lifetimes import Block
 from workbench.records import CATEGORIES, Phase
 
 PHASES = [

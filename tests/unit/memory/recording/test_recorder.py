@@ -9,8 +9,8 @@ import weakref
 import torch
 from torch.testing._internal.two_tensor import TwoTensor
 
-from workbench.memory.recording.blocks import Block
 from workbench.memory.recording.recorder import Recorder, current_recorder
+from workbench.memory.recording.storage_lifetimes import Block
 
 KIB = 256  # float32 elements
 

@@ -15,13 +15,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.allocator.traces import path_of
-from workbench.allocator.simulator.gpus import CARDS
+from workbench.allocator.simulator.gpus import GPUS
 from workbench.memory import open_file
-from workbench.memory.recording.blocks import Block
-from workbench.memory.recording.build import record_of
+from workbench.memory.recording.record_builder import record_of
+from workbench.memory.recording.storage_lifetimes import Block
 from workbench.memory.simulation.questions import MOST_ROWS, answer
-from workbench.memory.simulation.simulated import simulated
-from workbench.memory.simulation.what_if import smallest_card, what_if
+from workbench.memory.simulation.simulated_record import simulated
+from workbench.memory.simulation.what_if import smallest_gpu, what_if
 from workbench.records import CATEGORIES, GROWTHS, Phase
 
 STEP = "Optimizer.step#AdamW.step"
@@ -48,12 +48,12 @@ def test_as_recorded_is_what_was_measured(training_step):
     assert row["fits"]
     assert row["sentence"].startswith("Recorded peak 56.9 GiB, fits on A100 80 GB, ")
     assert found["recorded_settings"] == ""
-    smallest = smallest_card(training_step)
+    smallest = smallest_gpu(training_step)
     assert found["smallest"]["card"] == smallest.card.name
     assert found["smallest"]["peak_bytes"] == smallest.outcome.peak_reserved
 
 
-def test_a_card_that_is_too_small_is_told_what_it_would_take(training_step):
+def test_a_gpu_that_is_too_small_comes_with_what_it_would_take(training_step):
     row = asked(training_step, {"settings": "expandable_segments:True", "card": "L40"})["rows"][0]
     assert not row["fits"]
     free = what_if(training_step, "expandable_segments:True").outcome.peak_reserved
@@ -67,7 +67,7 @@ def test_a_card_that_is_too_small_is_told_what_it_would_take(training_step):
 
 
 def test_a_recording_that_was_cut_off_is_not_said_to_fit(training_step):
-    short = simulated(training_step, card="L40")
+    short = simulated(training_step, gpu="L40")
     assert len(short.oom_event) == 1
     found = asked(short, {"card": "A100 80 GB"}, {"card": "L40"})
     past, refused = found["rows"]
@@ -102,7 +102,7 @@ def test_what_is_wrong_with_a_row_is_said_in_that_row(training_step):
     assert "known are T4" in said[1]
     assert "does not say how many samples" in said[2]
     assert f"known are: {STEP}" in said[3]
-    assert "acts on a card only" in said[4]
+    assert "acts only on a GPU with a limit" in said[4]
     assert said[5] == ""
     assert [row["peak_bytes"] for row in rows[:5]] == [-1] * 5
     assert rows[5]["peak_bytes"] > 0
@@ -129,9 +129,9 @@ def test_a_bad_question_is_one_sentence(hand_record, question, part):
         answer(record, question)
 
 
-def test_cards_come_with_their_sources(hand_record):
+def test_gpus_come_with_their_sources(hand_record):
     found = answer(hand_record([(0, -1, 4, "activations", "")]), {"kind": "cards"})
-    assert [card["name"] for card in found["cards"]] == [card.name for card in CARDS]
+    assert [card["name"] for card in found["cards"]] == [card.name for card in GPUS]
     assert all("#" in card["source"] for card in found["cards"])
     assert all(
         card["total_bytes"] - card["usable_bytes"] == found["context_bytes"]

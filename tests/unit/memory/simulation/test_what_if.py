@@ -1,4 +1,4 @@
-"""The recorded program under other settings and on other cards."""
+"""The recorded program under other settings and on other GPUs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from tests.unit.allocator.traces import FILES, path_of
-from workbench.allocator.simulator.gpus import CARDS, CONTEXT_BYTES, card_named
+from workbench.allocator.simulator.gpus import CONTEXT_BYTES, GPUS, gpu_named
 from workbench.allocator.simulator.settings import MIB, SettingsError
 from workbench.allocator.snapshot.decode import of_live
 from workbench.memory import memory
-from workbench.memory.files.replayed import replayed_record
-from workbench.memory.reading.recorded import CUT_OFF
-from workbench.memory.simulation.what_if import smallest_card, what_if
+from workbench.memory.files.replayed_snapshot import replayed_record
+from workbench.memory.reading.recorded_program import CUT_OFF
+from workbench.memory.simulation.what_if import smallest_gpu, what_if
 
 
 def made_snapshot(entries, segments, blocks):
@@ -37,7 +37,7 @@ def training_step():
 
 @pytest.mark.parametrize("name", FILES)
 def test_as_recorded_the_peak_is_the_recorded_one_to_the_byte(name):
-    """Also where the trace starts mid-life, and segments were there that it only gives back."""
+    """Also if the trace starts in the middle, and releases segments that were there before."""
     record = memory(path_of(name)).record
     found = what_if(record)
     assert found.outcome.fits
@@ -56,14 +56,14 @@ def test_expandable_segments_waste_less_and_no_trace_has_confirmed_them(training
     assert "no trace has confirmed" in str(expandable)
 
 
-def test_a_smaller_card_gives_back_what_is_unused_and_then_runs_out(training_step):
+def test_a_smaller_gpu_gives_back_what_is_unused_and_then_runs_out(training_step):
     peak = what_if(training_step).outcome.peak_reserved
-    tight = what_if(training_step, card=peak)  # of which a context takes its part
+    tight = what_if(training_step, gpu=peak)  # of which a context takes its part
     assert tight.outcome.num_retries > 0
     assert not tight.is_certified  # the recording never ran out of memory
-    small = what_if(training_step, card="RTX 4090")
+    small = what_if(training_step, gpu="RTX 4090")
     assert not small.outcome.fits
-    assert small.outcome.peak_reserved <= card_named("RTX 4090").usable_bytes
+    assert small.outcome.peak_reserved <= gpu_named("RTX 4090").usable_bytes
     assert 0 <= small.outcome.failed_event < len(training_step.event_kind)
     assert "out of memory at event" in str(small)
     assert small.outcome.failure is not None
@@ -80,18 +80,18 @@ def test_a_smaller_card_gives_back_what_is_unused_and_then_runs_out(training_ste
 
 def test_what_does_not_fit_from_the_beginning_says_so(training_step):
     assert (training_step.block_start < 0).any()
-    found = what_if(training_step, card="600 MiB")
+    found = what_if(training_step, gpu="600 MiB")
     assert found.outcome.failed_event == -1
     assert " out of memory before the first event (" in str(found)
 
 
-def test_the_smallest_card_is_the_smallest_that_fits(training_step):
-    found = smallest_card(training_step)
+def test_the_smallest_gpu_is_the_smallest_that_fits(training_step):
+    found = smallest_gpu(training_step)
     assert found is not None
     assert found.card is not None
     assert found.outcome.fits
-    for card in CARDS[: CARDS.index(found.card)]:
-        assert not what_if(training_step, card=card).outcome.fits
+    for card in GPUS[: GPUS.index(found.card)]:
+        assert not what_if(training_step, gpu=card).outcome.fits
 
 
 def recorded(*entries, segments=(), blocks=()):
@@ -114,11 +114,11 @@ def test_what_was_refused_is_asked_for_too():
     assert record.certificate is not None
     assert record.certificate.exact
     assert what_if(record).num_refused == 1
-    assert smallest_card(record) is None
-    assert not what_if(record, card="A100 80 GB").outcome.fits
-    assert what_if(record, card=100 * GIB).outcome.fits
-    assert not what_if(record, card=100 * GIB).fits, "what follows the request is not known"
-    assert what_if(record, card="100 GiB").card == what_if(record, card=100 * GIB).card
+    assert smallest_gpu(record) is None
+    assert not what_if(record, gpu="A100 80 GB").outcome.fits
+    assert what_if(record, gpu=100 * GIB).outcome.fits
+    assert not what_if(record, gpu=100 * GIB).fits, "what follows the request is not known"
+    assert what_if(record, gpu="100 GiB").card == what_if(record, gpu=100 * GIB).card
 
 
 def cut_off():
@@ -134,15 +134,15 @@ def cut_off():
 
 
 def test_a_record_that_ends_with_a_refused_request_is_never_said_to_fit():
-    found = what_if(cut_off(), card="T4")
+    found = what_if(cut_off(), gpu="T4")
     assert found.outcome.fits
     assert not found.fits
     assert "peak reserved memory 3.0 GiB at least, got past the refused request" in str(found)
-    least = smallest_card(cut_off())
+    least = smallest_gpu(cut_off())
     assert least is not None
     assert least.is_cut_off, "the smallest that serves the request: a lower bound"
-    assert not what_if(cut_off(), card="3 GiB").fits
-    assert "out of memory" in str(what_if(cut_off(), card="3 GiB"))
+    assert not what_if(cut_off(), gpu="3 GiB").fits
+    assert "out of memory" in str(what_if(cut_off(), gpu="3 GiB"))
 
 
 def test_what_is_predicted_from_such_a_record_is_a_lower_bound_too():
@@ -204,20 +204,20 @@ def test_a_block_that_waits_for_a_stream_goes_when_the_cache_is_emptied():
         ],
     )
     assert record.block_pending.max() >= 0
-    found = what_if(record, card=CONTEXT_BYTES + (60 << 20))
+    found = what_if(record, gpu=CONTEXT_BYTES + (60 << 20))
     assert found.outcome.fits
     assert found.outcome.num_retries == 1
     assert not found.is_certified  # the recording never ran out of memory
 
 
 @pytest.mark.parametrize("card", [0, -1, CONTEXT_BYTES])
-def test_a_card_with_nothing_left(training_step, card):
+def test_a_gpu_with_nothing_left(training_step, card):
     with pytest.raises(ValueError, match="has nothing left"):
-        what_if(training_step, card=card)
+        what_if(training_step, gpu=card)
 
 
-def test_collecting_garbage_needs_a_card(training_step):
-    with pytest.raises(SettingsError, match="acts on a card only"):
+def test_collecting_garbage_needs_a_gpu(training_step):
+    with pytest.raises(SettingsError, match="acts only on a GPU with a limit"):
         what_if(training_step, "garbage_collection_threshold:0.8")
     found = what_if(training_step, "garbage_collection_threshold:0.5", "H100 80 GB")
     assert not found.is_certified
@@ -246,11 +246,11 @@ def test_what_does_not_exist_is_said(training_step, settings, card, error, part)
         what_if(training_step, settings, card)
 
 
-def test_cards_are_in_order_and_leave_room_for_a_context():
-    totals = [card.total_bytes for card in CARDS]
+def test_gpus_are_in_order_and_leave_room_for_a_context():
+    totals = [card.total_bytes for card in GPUS]
     assert totals == sorted(totals)
-    assert all(0 < card.usable_bytes < card.total_bytes for card in CARDS)
-    assert card_named("h100 80gb") is card_named("H100 80 GB")
+    assert all(0 < card.usable_bytes < card.total_bytes for card in GPUS)
+    assert gpu_named("h100 80gb") is gpu_named("H100 80 GB")
 
 
 def test_a_view_answers_too():
