@@ -20,7 +20,7 @@ test('a comparison shows how far it is, and a button keeps what was measured', a
   const cell = page.locator('.jp-Notebook .jp-CodeCell').nth(1);
   const view = cell.locator('.wv-compare');
 
-  await test.step('progress names the round and the arm', async () => {
+  await test.step('progress names the round and the variant', async () => {
     await expect(cell.getByRole('progressbar', { name: 'comparison' })).toBeVisible();
     const status = cell.getByRole('status').first();
     await expect(status).toContainText(/round \d+ of 100,?000: .*bf16/, PATIENT);

@@ -3,7 +3,7 @@ import { picture, setTheme, PATIENT } from './helpers';
 import { codeOf, printed, runWhole, scrolledTo } from './notebook';
 
 /**
- * As few rounds as a verdict needs; arms that they leave undecided are not measured again for
+ * As few rounds as a verdict needs; variants that they leave undecided are not measured again for
  * minutes, and what the cells before compiled is not compiled anew: `test_compare.py` does both.
  */
 const ROUNDS_ALONE = `

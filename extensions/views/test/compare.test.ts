@@ -159,7 +159,7 @@ it('shows the rounds and losses of the chosen row beside the baseline’s', () =
   const view = shown({ record: COMPARED });
   const detail = view.querySelector('.wv-detail');
   expect(detail?.getAttribute('aria-label')).toBe('compile against fp32');
-  expect(detail?.querySelectorAll('figure > svg circle.wv-arm')).toHaveLength(2);
+  expect(detail?.querySelectorAll('figure > svg circle.wv-variant')).toHaveLength(2);
   expect(detail?.querySelectorAll('figure > svg path')).toHaveLength(2);
   const chosen = rows(view).find((row) => row.getAttribute('aria-selected') === 'true');
   expect(chosen?.textContent).toContain('compile');

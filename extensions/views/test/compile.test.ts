@@ -156,7 +156,7 @@ describe('the view', () => {
     const { view } = shown({ record: RECORD });
     all(view, '.wv-finding')[0]?.click();
     expect(view.querySelector('[role=status]')?.textContent).toBe(
-      'Nothing here opens lines of code.',
+      'Lines of code cannot be opened here.',
     );
   });
 
@@ -200,7 +200,7 @@ describe('the view', () => {
     const source = (row: number) => new Promise<string>((resolve) => answers.set(row, resolve));
     const { view } = shown({ record: { ...RECORD, kernels }, source });
     const code = view.querySelector('.wv-source');
-    expect(code?.textContent).toContain('Asking the kernel');
+    expect(code?.textContent).toContain('Requesting the source');
     all(view, '[role=option]')[1]?.click();
     answers.get(0)?.('of the first');
     answers.get(1)?.('of the second');

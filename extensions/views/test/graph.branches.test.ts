@@ -43,7 +43,7 @@ function asking(branches: readonly Partial<Branch>[], nodes = NODES) {
 
 const stateOf = (...given: Parameters<typeof asking>): GraphState =>
   new GraphState(asking(...given));
-const cardsOf = (state: GraphState) => state.operations.filter(({ asked }) => asked);
+const cardsOf = (state: GraphState) => state.operations.filter(({ test: asked }) => asked);
 
 describe('a test that Python made', () => {
   it('stands between what it tested and what was made next, and is no operation', () => {
@@ -80,7 +80,7 @@ describe('a test that Python made', () => {
     const loop = { condition: 'x > 3', source: 2, taken: true };
     const state = stateOf([{}, loop, loop, { ...loop, taken: false }]);
     const cards = cardsOf(state);
-    expect(cards.map(({ op, asked }) => [op, asked && outcome(asked)])).toEqual([
+    expect(cards.map(({ op, test: asked }) => [op, asked && outcome(asked)])).toEqual([
       ['if sure > limit', '0.730 > 0.750 is False'],
       ['while x > 3', '0.730 > 0.750 is True × 2'],
       ['while x > 3', '0.730 > 0.750 is False'],
@@ -152,7 +152,7 @@ describe('the histogram of a gradient', () => {
 });
 
 function isAsked({ operations }: GraphState, id: number): boolean {
-  return operations[id]?.asked !== undefined;
+  return operations[id]?.test !== undefined;
 }
 
 /** Boxes of one parent are apart, and none leaves its parent. */

@@ -108,7 +108,7 @@ describe('what holds these bytes', () => {
     find(host, 'relu');
     press(host, 'h');
     expect(query(host, '.wv-questions').textContent).toContain(
-      'Nothing would be freed if this operation alone let go.',
+      'Releasing what this operation holds would free nothing.',
     );
   });
 
@@ -201,11 +201,11 @@ describe('why no gradient', () => {
         const index = new UnreachedIndex([]);
         let found = 0;
         for (let at = 0; at < modules; at += 1) {
-          const home = index.home(`layers.${at}.block.norm.weight`, many, root);
-          if (home === many[at + 2]) found += 1;
+          const owner = index.moduleOf(`layers.${at}.block.norm.weight`, many, root);
+          if (owner === many[at + 2]) found += 1;
         }
         expect(found).toBe(modules);
-        expect(index.home('elsewhere.weight', many, root)).toBe(root);
+        expect(index.moduleOf('elsewhere.weight', many, root)).toBe(root);
       };
     };
     expect(growth(800, find)).toBeLessThan(NEAR_LINEAR);

@@ -304,7 +304,7 @@ describe('the view of an allocator', () => {
     expect(text).toContain('Slack1.0 MiB · 1,048,576 B');
     expect(text).toContain('Holes of 4.0 MiB and 4.0 MiB stay pinned');
     expect(text).toContain('Beforefree, 4.0 MiB');
-    expect(text).toContain('Free asked for2.0 ms, event 2');
+    expect(text).toContain('Free requested2.0 ms, event 2');
   });
 
   it('walks over the moment that was asked for, also before it is drawn', () => {

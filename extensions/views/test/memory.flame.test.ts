@@ -329,7 +329,7 @@ describe('the place of the flame', () => {
     await vi.waitFor(() => expect(redraw).toHaveBeenCalledTimes(1));
     show();
     expect(loads).toBe(2);
-    expect(face.element.textContent).toContain('Who asked for it');
+    expect(face.element.textContent).toContain('Allocated by');
     face.dispose();
   });
 });

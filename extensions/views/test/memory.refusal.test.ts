@@ -50,10 +50,10 @@ describe('a refused request', () => {
 
   it('is told in a sentence, which says only what is known', () => {
     expect(refusalSentence({ ...REFUSED, card: 'L40' }, 0)).toBe(
-      'Out of memory in backward on L40: 64.0 MiB asked for; 1.0 MiB free on the device, 4.0 MiB in the largest free block.',
+      'Out of memory in backward on L40: 64.0 MiB requested; 1.0 MiB free on the device, 4.0 MiB in the largest free block.',
     );
     expect(refusalSentence({ ...REFUSED, oom_free: [-1], oom_largest: [-1] }, 0)).toBe(
-      'Out of memory in backward: 64.0 MiB asked for.',
+      'Out of memory in backward: 64.0 MiB requested.',
     );
   });
 });

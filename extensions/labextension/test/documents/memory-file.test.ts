@@ -108,7 +108,7 @@ describe('a memory file in a tab', () => {
     memoryRecord.mockResolvedValueOnce(LONG).mockResolvedValue(RECORD);
     await open();
     expect(isShown('.wv-overview')).toBe(true);
-    await press('Open this stretch');
+    await press('Open this range');
     expect(asked()[1]).toEqual({ device: 0, start: 0, end: 1000 });
     expect([isShown('.wv-overview'), isShown('.wv-memory')]).toEqual([false, true]);
     await press('Events 0 to 1,000 of 5,000');

@@ -71,5 +71,5 @@ it('interrupts nothing where nothing is measured any more', () => {
   const node = shown({ status: 'idle', interrupt });
   node.querySelector('button')?.click();
   expect(interrupt).not.toHaveBeenCalled();
-  expect(node.textContent).toContain('Nothing is measured here any more.');
+  expect(node.textContent).toContain('The measurement is no longer running.');
 });

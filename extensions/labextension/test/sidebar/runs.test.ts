@@ -118,8 +118,8 @@ describe('deleting a run', () => {
     const gone = new ServerError('"work/deep/a" is not there', 404, true);
     server.deleteRun.mockRejectedValueOnce(gone);
     server.restoreRun.mockRejectedValueOnce(gone);
-    await expect(store.delete(run)).rejects.toThrow(/^a is not there any more/);
-    await expect(store.restore(kept)).rejects.toThrow('a was put back or removed meanwhile.');
+    await expect(store.delete(run)).rejects.toThrow(/^a no longer exists/);
+    await expect(store.restore(kept)).rejects.toThrow('a was already restored or removed.');
     expect(server.runs).toHaveBeenCalledTimes(3);
     store.dispose();
   });

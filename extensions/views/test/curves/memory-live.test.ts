@@ -97,7 +97,7 @@ describe('memory while it trains', () => {
     strip.update(found);
     expect(found?.of).toBe('card');
     expect(legend(strip.el)).toContain('fragmentation 16 MiB');
-    expect(strip.el.querySelector('.wb-reading')?.textContent).toBe('simulated card');
+    expect(strip.el.querySelector('.wb-reading')?.textContent).toBe('simulated GPU');
     expect(strip.el.querySelector('.wb-reading')?.getAttribute('title')).toMatch(/^Predicted: /);
   });
 

@@ -153,7 +153,7 @@ describe('without a kernel', () => {
     panel = await Mounted.panel({ status: 'finished', step: 30 });
     panel.kernel.say('removed', { experiment: 'e1' });
     await panel.settle();
-    expect(panel.find('.wb-status').textContent).toContain('no name stands for it any more');
+    expect(panel.find('.wb-status').textContent).toContain('no variable refers to it any more');
     expect(panel.find('.wb-stats').textContent).toContain('30 / 30');
     expect(panel.button('Train').title).toContain('no longer in the kernel');
     panel.kernel.hello([]);

@@ -120,7 +120,9 @@ describe('a run whose kernel died and whose ranks train on', () => {
     await disk.tells({ runs: [run('far', { status: 'detached' }), run('near')] });
     const chip = host.querySelector<HTMLElement>('tbody .wb-state');
     expect(chip?.textContent).toBe('no kernel');
-    expect(chip?.title).toBe('Its kernel died, its ranks train on: wb.attach takes far up');
+    expect(chip?.title).toBe(
+      'Its kernel died but its ranks still train: wb.attach reconnects to far',
+    );
     labelled('Delete far').click();
     expect(disk.onDelete).not.toHaveBeenCalled();
     expect(host.textContent).toContain(
@@ -264,10 +266,10 @@ describe('deleting', () => {
     await settle();
     expect(textOf('[role=alert]')).toBe(why);
     expect(names()).toEqual(['exp-1']);
-    disk.onRestore.mockRejectedValueOnce(new Error('old was put back or removed meanwhile.'));
+    disk.onRestore.mockRejectedValueOnce(new Error('old was already restored or removed.'));
     labelled('Undo: put old back').click();
     await settle();
-    expect(textOf('[role=alert]')).toBe('old was put back or removed meanwhile.');
+    expect(textOf('[role=alert]')).toBe('old was already restored or removed.');
   });
 
   it('by key goes from run to run, and at the end to Undo', async () => {
