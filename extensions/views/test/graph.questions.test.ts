@@ -94,13 +94,13 @@ describe('what holds these bytes', () => {
     expect(block).toMatchObject({ alone: 72, shared: 320, anyway: 32 });
   });
 
-  it('is asked for with H and says what letting go would free', () => {
+  it('is asked for with H and says what releasing it would free', () => {
     const host = shown({ record: graphOf(NODES, SPEC), error: null });
     find(host, 'norm');
     expect(sectionText(host, 'Saved for backward')).toContain('y2×2here, scale256 B');
     press(host, 'h');
     const text = query(host, '.wv-questions').textContent ?? '';
-    expect(text).toContain('8 B are held by this operation alone and would be freed');
+    expect(text).toContain('Releasing what this operation holds would free 8 B, held by it alone.');
     expect(text).toContain('256 B are held elsewhere too');
     expect(query(host, '.wv-lit').textContent).toContain(
       '2 operations hold what norm in block holds',

@@ -77,7 +77,7 @@ describe('PacedStore', () => {
     expect(seen[1]).toBe(store.get());
   });
 
-  it('lets go of its source and its timer when it is disposed', () => {
+  it('releases its source and its timer when it is disposed', () => {
     const { store, change, listeners } = source(3);
     const paced = new PacedStore(store, settings(100, 100));
     const told = vi.fn();

@@ -86,7 +86,7 @@ describe('PanelOutput', () => {
   beforeEach(() => void (notebooks = new Notebooks()));
   afterEach(() => document.body.replaceChildren());
 
-  it('is the picture until the experiment is heard of, and lets go of everything', async () => {
+  it('is the picture until the experiment is heard of, and releases everything', async () => {
     const notebook = notebooks.add(new Notebook(EMPTY_MODEL));
     const panel = await output(notebooks, asked, notebook.node);
     expect(shown(panel)).toBe('picture');

@@ -45,7 +45,7 @@ function holdersAnswer({ state, select }: Inspection, item: Item): Node[] {
       ? `Releasing what ${here} holds would free ${formatBytes(alone)}, held by it alone.`
       : `Releasing what ${here} holds would free nothing.`,
     shared > 0
-      ? `${formatBytes(shared)} are held elsewhere too, and would stay until every holder lets go.`
+      ? `${formatBytes(shared)} are held elsewhere too, and stay until every holder releases them.`
       : '',
     anyway > 0
       ? `${formatBytes(anyway)} are parameters, buffers or inputs, which stay in any case.`

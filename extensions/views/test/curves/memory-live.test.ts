@@ -37,9 +37,9 @@ describe('memory while it trains', () => {
   it('is nothing before the first sample, and says so', () => {
     expect(liveMemory(new Map())).toBeNull();
     const el = shown(new Map([['train/loss', curve([1])]]));
-    expect(el.textContent).toContain('Nothing is measured yet');
+    expect(el.textContent).toContain('No measurements yet');
     expect(legend(el)).toEqual([]);
-    expect(el.getAttribute('aria-label')).toContain('Nothing is measured yet');
+    expect(el.getAttribute('aria-label')).toContain('No measurements yet');
   });
 
   it('shows the allocator’s counters with the highest peak there was', () => {
