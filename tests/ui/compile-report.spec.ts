@@ -113,7 +113,9 @@ test('a compile report leads to the cells, and shows what was generated', async 
   await test.step('a source that did not come along is requested from the kernel', async () => {
     const withoutCode = page.locator('.wv-compile').nth(1);
     await withoutCode.scrollIntoViewIfNeeded();
-    await expect(withoutCode.getByRole('region', { name: /^Source of/ })).toContainText('extern "C"');
+    await expect(withoutCode.getByRole('region', { name: /^Source of/ })).toContainText(
+      'extern "C"',
+    );
   });
 
   await test.step('where nothing was compiled it says so, and what compiles', async () => {

@@ -45,7 +45,10 @@ async function shown(
   return view;
 }
 
-test('a recording in a cell answers "What if?", by module and by size', async ({ page, tmpPath }) => {
+test('a recording in a cell answers "What if?", by module and by size', async ({
+  page,
+  tmpPath,
+}) => {
   const view = await shown(page, tmpPath, RECORDED);
   const row = view.getByRole('region', { name: 'What if?' });
   await row.getByRole('button', { name: 'What if?' }).click();

@@ -74,7 +74,7 @@ const viewOf = (record: MemoryColumns, axis: ChartView['axis']): ChartView => {
   };
 };
 
-describe('the highest of any stretch', () => {
+describe('the highest of any range', () => {
   it('is that of looking at every value', () => {
     const values = new Float64Array(20_000).map((_, at) => (at * 7_919) % 10_007);
     const pyramid = new Pyramid(values);
@@ -142,7 +142,7 @@ describe('the allocator at a moment', () => {
     }
   });
 
-  it('tells rounding, slack, pinned and releasable apart', () => {
+  it('distinguishes rounding, slack, pinned and releasable', () => {
     expect(partsOf(CUDA, 0, readRules(''))).toEqual({
       requested: 8 * MIB - 100,
       rounding: 100,

@@ -52,7 +52,7 @@ describe('what is asked', () => {
     expect(choiceOf({ ...CUDA, settings, certificate: said }, 'L40')).toEqual(choice);
   });
 
-  it('collects garbage only on a card, as there is nothing to collect for elsewhere', () => {
+  it('collects garbage only on a GPU, as there is nothing to collect for elsewhere', () => {
     const choice = { ...choiceOf(CUDA, null), collect: 0.8 };
     expect(wordsOf(choice)).toBe('');
     expect(wordsOf({ ...choice, card: 'L40' })).toBe('garbage_collection_threshold:0.8');
@@ -206,7 +206,7 @@ describe('the row', () => {
     return row;
   };
 
-  it('asks nothing while it is closed, and stays as it was left', async () => {
+  it('sends nothing while it is closed, and stays as it was left', async () => {
     const host = shown(RECORD, ask);
     await pause();
     expect(questions).toEqual([]);
@@ -231,7 +231,7 @@ describe('the row', () => {
     expect(marks[1]?.querySelector('path')).not.toBeNull();
   });
 
-  it('follows its controls: card, settings and batch, one question for each', async () => {
+  it('follows its controls: GPU, settings and batch, one question for each', async () => {
     const row = await opened();
     const press = (name: string): void =>
       [...row.querySelectorAll('button')].find(({ textContent }) => textContent === name)?.click();
@@ -286,7 +286,7 @@ describe('the row', () => {
     expect(question?.rows[question.chosen]?.card).toBe(12.5 * GIB);
   });
 
-  it('leaves letters to the menu of cards, which finds one by them', async () => {
+  it('leaves letters to the menu of GPUs, which finds one by them', async () => {
     const row = await opened();
     const menu = row.querySelector<HTMLSelectElement>('select[aria-label="Other GPU"]');
     for (const key of ['t', 'f', 'h', 'Home', '/', '+']) {
@@ -348,7 +348,7 @@ describe('the row', () => {
     );
   });
 
-  it('is one sentence where nobody can answer', () => {
+  it('is one sentence where no kernel can answer', () => {
     const row = section(shown(RECORD));
     row.querySelector<HTMLElement>('[aria-expanded]')?.click();
     expect(row.textContent).toContain('No kernel is available to run the allocator');

@@ -61,7 +61,7 @@ describe('a recording from afar', () => {
     expect([0, 1500, 6500, 8000].map((at) => positionOf(SEEN, at))).toEqual([0, 500, 2500, 4000]);
   });
 
-  it('keeps a stretch inside, in order and never empty', () => {
+  it('keeps a range inside, in order and never empty', () => {
     expect(within(SEEN, 300, 100)).toEqual({ start: 100, end: 300 });
     expect(within(SEEN, -5, 9e9)).toEqual({ start: 0, end: 4000 });
     expect(within(SEEN, 4000, 4000)).toEqual({ start: 3999, end: 4000 });
@@ -77,7 +77,7 @@ describe('a recording from afar', () => {
   });
 });
 
-describe('choosing a stretch', () => {
+describe('choosing a range', () => {
   it('begins with what is proposed, and opens it', () => {
     const { events, find, named, ends } = open();
     expect(find('.wv-summary').textContent).toContain('4,000 events over 8.0 ms on cuda:0');
@@ -120,7 +120,7 @@ describe('choosing a stretch', () => {
     expect(ends()).toEqual(['1,234', '3,000']);
   });
 
-  it('says why too long a stretch is not opened', () => {
+  it('says why too long a range is not opened', () => {
     const { events, find, named, slider, press } = open();
     press(slider('First event'), 'Home');
     expect(find('.wv-refused').textContent).toBe(
@@ -135,7 +135,7 @@ describe('choosing a stretch', () => {
     expect(events.open).toHaveBeenCalledWith({ start: 3000, end: 4000 });
   });
 
-  it('goes back to what is open, whose stretch it begins with', () => {
+  it('goes back to what is open, whose range it begins with', () => {
     const { events, named, ends, press, find } = open(SEEN, { start: 7, end: 99 }, true);
     expect(ends()).toEqual(['7', '99']);
     named('Back').click();

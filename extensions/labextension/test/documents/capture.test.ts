@@ -91,7 +91,7 @@ describe('a tab whose capture is in no kernel', () => {
     path = 'a/c.ipynb';
   });
 
-  it('asks as soon as the kernel can be asked', () => {
+  it('queries as soon as the kernel can be queried', () => {
     enter('absent');
     enter('open');
     expect(fetchRecord).toHaveBeenCalledWith('e1', 'g1');

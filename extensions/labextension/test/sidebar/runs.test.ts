@@ -71,7 +71,7 @@ describe('the runs of a notebook', () => {
     store.dispose();
   });
 
-  it('that nobody can reach are said to be where they are', async () => {
+  it('that cannot be reached are said to be where they are', async () => {
     const { store } = served({});
     store.follow(notebook('x.ipynb', { e: '/scratch/me/a' }));
     await settled();
@@ -132,7 +132,7 @@ describe('deleting a run', () => {
     store.dispose();
   });
 
-  it('is not taken back by a list that was asked for before', async () => {
+  it('is not taken back by a list that was requested before', async () => {
     const { store, server } = await opened();
     let answer: (found: Awaited<ReturnType<typeof server.runs>>) => void = () => undefined;
     server.runs.mockReturnValueOnce(new Promise((resolve) => (answer = resolve)));
