@@ -26,7 +26,7 @@ torch.manual_seed(0)
 x, y = torch.randn(64, 16), torch.randint(0, 3, (64,))
 exp = wb.Experiment(Exit(), (x, y), batch_size=32, name="asked")`;
 
-test('A test that Python made of a tensor is a card with its line', async ({ page, tmpPath }) => {
+test('A test that Python made of a tensor is a box with its line', async ({ page, tmpPath }) => {
   const view = await captured(page, `${tmpPath}/exit.ipynb`, CELL);
   const details = view.getByRole('complementary', { name: 'Details' });
   const condition = 'early.softmax(1).amax(1).min() > 0.9';
@@ -36,7 +36,7 @@ test('A test that Python made of a tensor is a card with its line', async ({ pag
     await find(view, 'if early');
     await expect(details.getByRole('heading', { level: 2 })).toHaveText(`if ${condition}`);
     await expect(fact(details, 'Compared')).toHaveText(/^0\.\d{3} > 0\.900$/);
-    await expect(fact(details, 'Came out')).toHaveText('False');
+    await expect(fact(details, 'Result')).toHaveText('False');
     expect(await pixels(drawing(view))).not.toEqual(before);
     await page.screenshot({ path: picture('graph-if-light.png') });
     await setTheme(page, 'JupyterLab Dark');
@@ -55,7 +55,7 @@ test('A test that Python made of a tensor is a card with its line', async ({ pag
     await page.keyboard.press('Escape');
   });
 
-  await test.step('the gradient of an operation lies over powers of ten', async () => {
+  await test.step('the gradient of an operation is shown over powers of ten', async () => {
     await find(view, 'body tanh');
     const bars = details.getByRole('img', { name: /Share of the values by magnitude/ });
     await expect(bars.first()).toBeVisible();

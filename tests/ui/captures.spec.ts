@@ -65,7 +65,7 @@ test.describe('Captures in tabs', () => {
     await expect(page.getByRole('button', { name: /^Same \d+/ })).toBeVisible();
     await page.screenshot({ path: picture('compare-tab.png') });
 
-    // The diff is held beside the graphs: asked for again, it is the same tab.
+    // The diff is held beside the graphs: opened again, it is the same tab.
     await offer.click();
     await expect(page.getByRole('button', { name: /diff steps 1 → 2/ })).toHaveCount(1);
     await expect(tab).toHaveCount(1);
@@ -179,7 +179,7 @@ test.describe('Captures in tabs', () => {
       });
       const taken = !document.querySelector('.jp-Notebook')?.dispatchEvent(event);
       if (!taken) {
-        throw new Error('nobody took the event');
+        throw new Error('no handler took the event');
       }
     });
     const active = page.locator('.jp-Notebook .jp-Cell.jp-mod-active');
@@ -226,7 +226,7 @@ test.describe('Captures in tabs', () => {
   });
 });
 
-/** Asks for a line as a view does that belongs to a notebook. */
+/** Requests a line as a view does that belongs to a notebook. */
 async function lead(page: IJupyterLabPageFixture, notebook: string, source: object): Promise<void> {
   await page.evaluate(
     ([path, wanted]) => {

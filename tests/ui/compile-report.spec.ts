@@ -4,7 +4,7 @@ import { announced, isFocused } from './graph-view';
 import { COMPILING, execute, picture, runNotebook, setTheme } from './helpers';
 import { activeCell, cursorLine } from './notebook';
 
-/** Its forward asks its data in line 11, where one graph ends and the next begins. */
+/** Its forward tests its data in line 11, where one graph ends and the next begins. */
 const MODEL = `import torch, workbench as wb
 from torch import nn
 
@@ -27,8 +27,8 @@ const COMPILED = `with torch.no_grad(), wb.compile_report() as report:
         net(torch.ones(size, 16))
 saved = report.save("net.compile.safetensors")
 report`;
-/** The same report in a widget that carries no code: it asks the kernel for it. */
-const ASKING = `import workbench.dynamo.view
+/** The same report in a widget that carries no code: it requests it from the kernel. */
+const WITHOUT_CODE = `import workbench.dynamo.view
 workbench.dynamo.view.MOST_CODE = 0
 report`;
 const EAGER = `with wb.compile_report() as eager:
@@ -39,7 +39,7 @@ test('a compile report leads to the cells, and shows what was generated', async 
   page,
   tmpPath,
 }) => {
-  await runNotebook(page, `${tmpPath}/compile.ipynb`, [MODEL, COMPILED, ASKING, EAGER]);
+  await runNotebook(page, `${tmpPath}/compile.ipynb`, [MODEL, COMPILED, WITHOUT_CODE, EAGER]);
   const view = page.locator('.wv-compile').first();
   const findings = view.getByRole('region', { name: 'Breaks and recompiles' });
   const graphs = view.getByRole('grid', { name: 'Graphs by region' });
@@ -110,10 +110,12 @@ test('a compile report leads to the cells, and shows what was generated', async 
     await setTheme(page, 'JupyterLab Light');
   });
 
-  await test.step('a source that did not come along is asked of the kernel', async () => {
-    const asking = page.locator('.wv-compile').nth(1);
-    await asking.scrollIntoViewIfNeeded();
-    await expect(asking.getByRole('region', { name: /^Source of/ })).toContainText('extern "C"');
+  await test.step('a source that did not come along is requested from the kernel', async () => {
+    const withoutCode = page.locator('.wv-compile').nth(1);
+    await withoutCode.scrollIntoViewIfNeeded();
+    await expect(withoutCode.getByRole('region', { name: /^Source of/ })).toContainText(
+      'extern "C"',
+    );
   });
 
   await test.step('where nothing was compiled it says so, and what compiles', async () => {

@@ -161,7 +161,7 @@ test.describe('Gradient flow below a graph', () => {
   });
 });
 
-/** What is drawn on the canvas alone: text that lies over it is smoothed now so, now so. */
+/** What is drawn on the canvas alone: text over it is smoothed now so, now so. */
 async function drawn(view: Locator): Promise<string> {
   return drawing(view).evaluate((node) => (node as HTMLCanvasElement).toDataURL());
 }

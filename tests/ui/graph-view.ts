@@ -58,7 +58,7 @@ export function button(within: Locator, name: string): Locator {
   return within.getByRole('button', { name }).first();
 }
 
-/** What a screen reader was told last. */
+/** What a screen reader was sent last. */
 export function announced(view: Locator): Locator {
   return view.locator('.wv-sr[role=status]');
 }

@@ -94,7 +94,7 @@ test.describe('The graph of a step', () => {
       await find(view, 'stem.1 relu');
       await details.getByRole('button', { name: 'What holds these bytes?' }).click();
       const answer = details.locator('.wv-questions');
-      await expect(answer).toContainText('Nothing would be freed if this operation alone let go');
+      await expect(answer).toContainText('Releasing what this operation holds would free nothing');
       const other = answer.getByRole('row').filter({ hasText: 'stem.2' });
       await expect(other).toHaveCount(1);
       await page.screenshot({ path: picture('graph-holders-light.png') });

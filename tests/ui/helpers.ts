@@ -85,7 +85,7 @@ export function experimentCode(name: string, epochs = 3, samples = 512): string 
 }
 
 /**
- * Code of an experiment that trains until it is told to stop: 32,000 steps, each of which sleeps, so
+ * Code of an experiment that trains until it is stopped: 32,000 steps, each of which sleeps, so
  * that a training in the background leaves the cores to what is tested.
  */
 export function longExperimentCode(name: string): string {
@@ -127,7 +127,7 @@ export async function upload(
   await page.contents.uploadContent(content, 'text', address);
 }
 
-/** A notebook with these code cells, opened and told to run. Its path is returned. */
+/** A notebook with these code cells, opened and run. Its path is returned. */
 export async function runNotebook(
   page: IJupyterLabPageFixture,
   path: string,
@@ -183,7 +183,7 @@ export async function runAll(page: IJupyterLabPageFixture, path: string): Promis
       const answered = await Promise.race([answer, pause(5_000)]);
       for (let waited = 0; waited < 100 && !heard; waited += 1) await pause(20);
       kernel.anyMessage.disconnect(listen);
-      // such a request changes no status: where nothing else was asked since, it stays unknown
+      // such a request changes no status: where nothing else was requested since, it stays unknown
       return answered !== undefined && heard && ['idle', 'unknown'].includes(kernel.status);
     };
     // JupyterLab drops what is sent before a restarted kernel has settled: one that settled

@@ -148,7 +148,7 @@ test.describe('The first classifier', { tag: '@journey' }, () => {
 
   test('the stored notebook runs from top to bottom', async ({ page, tmpPath }) => {
     await openCells(page, `${tmpPath}/01_first_classifier.ipynb`, stored.cells);
-    // The last code cell asks for TensorBoard, which opens where the person looks.
+    // The last code cell requests TensorBoard, which opens where the person looks.
     const last = page.locator('.jp-Notebook .jp-CodeCell').last();
     await expect(last.locator('.jp-InputPrompt')).toHaveText(/\[\d+\]:/, COMPILING);
     await expect(page.locator('.jp-Notebook')).toContainText(
@@ -204,7 +204,7 @@ async function read(page: IJupyterLabPageFixture, file: string): Promise<string>
   }, file);
 }
 
-/** What lies in a folder. */
+/** What is in a folder. */
 async function names(page: IJupyterLabPageFixture, folder: string): Promise<string[]> {
   return page.evaluate(async (wanted) => {
     const found = await window.jupyterapp.serviceManager.contents.get(wanted, { content: true });
@@ -275,7 +275,7 @@ async function expandInGraph(view: Locator, module: string): Promise<void> {
   if (before === 'true') await canvas.press('Enter');
 }
 
-/** The README shows the panel; its picture changes only where that is asked for. */
+/** The README shows the panel; its picture changes only where that is requested. */
 async function takePictures(page: IJupyterLabPageFixture, panel: Locator): Promise<void> {
   await panel.evaluate((node) => node.scrollIntoView({ block: 'end' }));
   await page.screenshot({ path: picture('journey-light.png') });

@@ -3,7 +3,7 @@ import type { Locator } from '@playwright/test';
 
 import { pictures, runNotebook, PATIENT } from './helpers';
 
-/** A step that is recorded, the same predicted, and one that a card refuses. */
+/** A step that is recorded, the same predicted, and one that a simulated GPU refuses. */
 const MODEL = `import torch, workbench as wb
 from torch import nn
 
@@ -45,7 +45,10 @@ async function shown(
   return view;
 }
 
-test('a recording in a cell is asked what if, by module and by size', async ({ page, tmpPath }) => {
+test('a recording in a cell answers "What if?", by module and by size', async ({
+  page,
+  tmpPath,
+}) => {
   const view = await shown(page, tmpPath, RECORDED);
   const row = view.getByRole('region', { name: 'What if?' });
   await row.getByRole('button', { name: 'What if?' }).click();
@@ -63,7 +66,7 @@ test('a recording in a cell is asked what if, by module and by size', async ({ p
   await row.getByRole('button', { name: 'What if?' }).click();
 
   await view.getByRole('button', { name: /^Flame/ }).click();
-  await expect(view.locator('.wv-flame')).toContainText('Who asked for it', PATIENT);
+  await expect(view.locator('.wv-flame')).toContainText('Allocated by', PATIENT);
   await view.locator('input[type=search]').fill('module:body.3 >0.9MiB');
   await expect(view.locator('.wv-flame .wv-said')).toContainText(/^[\d.]+ MiB in \d blocks?/);
   await pictures(page, 'memory-flame-cell');
@@ -86,11 +89,11 @@ test('a prediction says that it is one, and why it may be off', async ({ page, t
 
 test('memory that ran out shows what was in the way and what helps', async ({ page, tmpPath }) => {
   const view = await shown(page, tmpPath, REFUSED);
-  await expect(view.locator('.wv-peak')).toHaveText(/^Out of memory in .* asked for/);
+  await expect(view.locator('.wv-peak')).toHaveText(/^Out of memory in .* requested/);
   const details = view.getByRole('complementary', { name: 'Details' });
   if (!(await details.isVisible())) await view.getByRole('button', { name: 'Details' }).click();
   await expect(details.getByRole('heading', { name: '✕ Out of memory' })).toBeVisible();
-  await expect(details.getByRole('row', { name: /^Asked for [\d.]+ MiB/ })).toBeVisible();
+  await expect(details.getByRole('row', { name: /^Requested [\d.]+ MiB/ })).toBeVisible();
   await expect(details.getByRole('row', { name: /^Without the blocks/ })).toBeVisible();
   const best = details.locator('.wv-best');
   await expect(best).toContainText('cheapest that fits');

@@ -96,7 +96,7 @@ test.describe('The diff of two memory recordings', () => {
     await expect(view.locator('.wv-peak')).toContainText(/peak/);
     await page.screenshot({ path: picture('memory-diff-captures.png') });
 
-    // Asked for again, it is the same tab.
+    // Opened again, it is the same tab.
     await offer.click();
     await expect(page.getByRole('tab', { name: /memory diff/ })).toHaveCount(1);
 
@@ -235,7 +235,7 @@ function button(view: Locator, name: string): Locator {
   return view.getByRole('button', { name: new RegExp(`^${name}`) });
 }
 
-/** Pixels of a canvas by colour, to tell a drawing from nothing, and one drawing from another. */
+/** Pixels of a canvas by colour, to distinguish a drawing from nothing, and one drawing from another. */
 async function pixels(canvas: Locator): Promise<[string, number][]> {
   return canvas.evaluate((node) => {
     const drawing = node as HTMLCanvasElement;

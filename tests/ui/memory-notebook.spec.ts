@@ -62,12 +62,12 @@ test('the notebook about memory is live from top to bottom', async ({ page, tmpP
     await page.screenshot({ path: picture(`memory-notebook-refused-${theme}.png`) });
     const image = picture(`memory-${theme}.png`);
     await failed.screenshot({ path: image });
-    // docs/memory.md shows it; the picture changes only where that is asked for.
+    // docs/memory.md shows it; the picture changes only where that is requested.
     if (theme === 'Light' && process.env.WORKBENCH_UPDATE_IMAGES !== undefined)
       copyFileSync(image, path.resolve(__dirname, '../../docs/images/memory.png'));
   }
 
-  // From a block that stood in the way to the line that asked for it.
+  // From a block that was in the way to the line that allocated it.
   const refused = (await scrolledTo(page, indexOf('failed'))).locator('.wv-memory');
   await refused.locator('.wv-inspector').getByRole('button', { name: 'aten.add' }).first().click();
   await refused.getByRole('button', { name: 'cell 1, line 30' }).first().click();

@@ -13,7 +13,7 @@ async function opened(page: IJupyterLabPageFixture, folder: string): Promise<Loc
   return view;
 }
 
-/** Colours in a rectangle of a canvas, to tell a drawing from nothing. */
+/** Colours in a rectangle of a canvas, to distinguish a drawing from nothing. */
 async function colours(canvas: Locator): Promise<number> {
   return canvas.evaluate((node) => {
     const drawing = node as HTMLCanvasElement;

@@ -1,7 +1,7 @@
 import { expect, test } from '@jupyterlab/galata';
 import { pictures, runNotebook, PATIENT } from './helpers';
 
-/** Runs on a card that has 40 MiB to give: the activations of a batch take more. */
+/** Runs on a simulated GPU that has 40 MiB to give: the activations of a batch take more. */
 const TOO_MUCH = `import torch, workbench as wb
 from torch import nn
 
@@ -23,7 +23,7 @@ exp.run()
 exp`;
 
 test.describe('Out of memory', () => {
-  test('says what was asked for, and resumes with what helps', async ({ page, tmpPath }) => {
+  test('says what was requested, and resumes with what helps', async ({ page, tmpPath }) => {
     await runNotebook(page, `${tmpPath}/deep.ipynb`, [TOO_MUCH]);
     const alert = page.locator('.wb-panel .wb-msg[role=alert]').first();
     await expect(alert.getByRole('heading')).toHaveText(/^Out of memory: .* requested/, PATIENT);

@@ -13,7 +13,7 @@ const firstPort = Number(
   (process.env.WORKBENCH_UI_PORT ??= String(20_000 + 8 * (process.pid % 1_500))),
 );
 
-/** The server of one worker: what it holds (kernels, runs, settings) is nobody else's. */
+/** The server of one worker: what it holds (kernels, runs, settings) is used by no other worker. */
 function url(worker: number): string {
   return `http://127.0.0.1:${firstPort + worker}`;
 }

@@ -26,7 +26,7 @@ test.describe('Side panel', () => {
     await page.screenshot({ path: picture('side-panel-empty.png') });
   });
 
-  test('asks nothing of a kernel that has not imported Workbench', async ({ page, tmpPath }) => {
+  test('sends nothing to a kernel that has not imported Workbench', async ({ page, tmpPath }) => {
     const complaints: string[] = [];
     page.on('console', (message) => {
       if (/comm/i.test(message.text())) {
@@ -170,7 +170,7 @@ test.describe('Side panel', () => {
     await page.contents.deleteDirectory(`${tmpPath}/runs/exp-3`); // as in another window
     await panel.getByRole('button', { name: 'Delete exp-3' }).focus();
     await page.keyboard.press('Delete');
-    await expect(alert).toContainText('exp-3 is not there any more');
+    await expect(alert).toContainText('exp-3 no longer exists');
     await expect(panel.locator('.wb-runs tbody tr')).toHaveCount(11);
     await expect(panel.getByRole('button', { name: 'Delete exp-2' })).toBeFocused();
   });

@@ -6,7 +6,7 @@ const DELAY_MS = 200;
 const BYTES_PER_MS = 125;
 
 /**
- * A line to a server that is as fast as it can be until it is told to be slow. Chromium's own
+ * A line to a server that is as fast as it can be until it is made slow. Chromium's own
  * network conditions leave WebSockets as they are, and those are what a kernel speaks through.
  */
 export class Link {

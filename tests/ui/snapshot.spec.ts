@@ -69,7 +69,7 @@ test('a snapshot opens by a double click and is explored', async ({ page, tmpPat
   await pictures(page, 'snapshot');
 });
 
-test("what if is asked of a snapshot's file", async ({ page, tmpPath }) => {
+test('"What if?" works on the file of a snapshot', async ({ page, tmpPath }) => {
   const real = realTrace('cnn_old_schema.pickle');
   if (real === null) await putSnapshot(page, `${tmpPath}/oom.pkl`);
   else await put(page, real, `${tmpPath}/oom.pkl`);
@@ -109,7 +109,7 @@ test('what if moves the batch of a saved step', async ({ page, tmpPath }) => {
   await pictures(page, 'snapshot-batch');
 });
 
-test('a long recording is opened stretch by stretch', async ({ page, tmpPath, request }) => {
+test('a long recording is opened range by range', async ({ page, tmpPath, request }) => {
   await putLong(request, `${tmpPath}/long_snapshot.pickle`, 2_100_000);
   await (await fileItem(page, tmpPath, 'long_snapshot.pickle')).dblclick();
   const reading = page.locator('.jp-Workbench-notice').filter({ hasText: 'Reading' });
@@ -121,9 +121,9 @@ test('a long recording is opened stretch by stretch', async ({ page, tmpPath, re
   await expect(afar).toContainText('2,100,000 events over 23.1 s on cuda:0');
   await pictures(page, 'snapshot-range');
 
-  const open = afar.getByRole('button', { name: 'Open this stretch' });
+  const open = afar.getByRole('button', { name: 'Open this range' });
   const start = afar.getByRole('slider', { name: 'First event' });
-  const end = afar.getByRole('slider', { name: 'Event that the stretch ends' });
+  const end = afar.getByRole('slider', { name: 'Event after the range' });
   await start.focus();
   await page.keyboard.press('Home');
   await end.focus();
@@ -147,7 +147,7 @@ test('a long recording is opened stretch by stretch', async ({ page, tmpPath, re
   await expect(view.locator('canvas.wv-timeline')).toBeVisible(PATIENT);
   const part = view.getByRole('button', { name: /^Events [\d,]+ to [\d,]+ of 2,100,000/ });
   await expect(part).toBeVisible();
-  await pictures(page, 'snapshot-stretch');
+  await pictures(page, 'snapshot-range');
 
   await part.click();
   await expect(afar.locator('.wv-chosen')).toContainText(/^1\d\d,\d{3} events/);
@@ -193,7 +193,7 @@ test('of several devices the busiest is shown, and another a choice away', async
   await page.screenshot({ path: picture('snapshot-devices.png') });
 });
 
-test('a pickle of somebody else is not taken over, nothing is copied aside, a tab comes back', async ({
+test('a pickle of unknown origin is not taken over, nothing is copied aside, a tab comes back', async ({
   page,
   tmpPath,
 }) => {

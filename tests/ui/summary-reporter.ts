@@ -72,7 +72,7 @@ function firstError(test: TestCase): string {
   const message = error?.message ?? error?.value ?? test.results[0]?.status ?? '';
   // eslint-disable-next-line no-control-regex
   const lines = message.replace(/\u001b\[[\d;]*m/g, '').split('\n');
-  const told = lines.filter((line) => /^(Locator|Expected|Received)/.test(line));
+  const reported = lines.filter((line) => /^(Locator|Expected|Received)/.test(line));
   const at = error?.location === undefined ? '' : ` in line ${error.location.line}`;
-  return [`${lines[0] ?? ''}${at}`, ...told.map((line) => line.slice(0, 300))].join('\n      ');
+  return [`${lines[0] ?? ''}${at}`, ...reported.map((line) => line.slice(0, 300))].join('\n      ');
 }

@@ -1,6 +1,6 @@
 /**
- * What `wb.tensorboard()` displays: a button that asks the page for a TensorBoard tab, pressed once
- * by itself when the cell has just run. Outside JupyterLab nobody opens tabs; the shell command
+ * What `wb.tensorboard()` displays: a button that requests a TensorBoard tab from the page, pressed once
+ * by itself when the cell has just run. Outside JupyterLab tabs cannot be opened; the shell command
  * that shows the same is there instead.
  */
 import { Button, h } from '@torch-workbench/views/controls';
@@ -8,7 +8,7 @@ import css from '@torch-workbench/views/style/controls.css';
 import type { RenderProps } from './adapters/host';
 import { adoptStyle } from './adapters/style';
 
-const ELSEWHERE = 'Nothing here opens TensorBoard in a tab. In a terminal:';
+const ELSEWHERE = 'TensorBoard cannot be opened in a tab here. In a terminal:';
 
 function render({ model, el }: RenderProps): void {
   adoptStyle(el, 'tensorboard', css);

@@ -57,7 +57,7 @@ describe('questions of a widget', () => {
     await expect(asked[1]).rejects.toThrow('known are what_if and cards');
   });
 
-  it('does not take what another view of the same widget asked', async () => {
+  it('does not take what another view of the same widget requested', async () => {
     const other = new WidgetAsk(model);
     const mine = kernel.ask({ kind: 'cards' });
     const theirs = other.ask({ kind: 'cards' });

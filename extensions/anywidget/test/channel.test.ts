@@ -155,7 +155,7 @@ describe('elsewhere', () => {
 });
 
 describe('styles', () => {
-  it('are added once to the root a widget lies in, and replaced by a newer text', () => {
+  it('are added once to the root a widget is in, and replaced by a newer text', () => {
     const host = document.body.appendChild(document.createElement('div'));
     const inside = host.attachShadow({ mode: 'open' }).appendChild(document.createElement('p'));
     adoptStyle(inside, 'panel', '.a {}');

@@ -22,7 +22,7 @@ export class Notice extends Widget {
   }
 
   /** Shows `sentence`; an error is announced at once, the rest when the reader has time. */
-  tell(kind: 'busy' | 'status' | 'error', sentence: string, action?: INoticeAction): void {
+  showMessage(kind: 'busy' | 'status' | 'error', sentence: string, action?: INoticeAction): void {
     this.node.setAttribute('role', kind === 'error' ? 'alert' : 'status');
     this.node.dataset.kind = kind;
     this.progress.hidden = kind !== 'busy';

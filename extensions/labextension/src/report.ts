@@ -4,7 +4,7 @@ import { messageOf } from '@torch-workbench/views';
 
 type Execute<T> = (args: ReadonlyPartialJSONObject) => Promise<T>;
 
-/** Wraps a command so that its failure is read by the person who asked, not only in a console. */
+/** Wraps a command so that its failure is read by the person who ran it, not only in a console. */
 export function reporting<T>(execute: Execute<T>): Execute<T | undefined> {
   return async (args) => {
     try {

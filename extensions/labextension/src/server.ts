@@ -65,7 +65,7 @@ export class WorkbenchServer {
 
   /**
    * What the contents service knows a file or folder by; null outside the folder Jupyter serves. A
-   * kernel names it from the file system's root, perhaps through a link, and the page is told a
+   * kernel names it from the file system's root, perhaps through a link, and the page receives a
    * shortened name of Jupyter's root at most: the server compares the files themselves.
    */
   async contentsPath(name: string): Promise<string | null> {

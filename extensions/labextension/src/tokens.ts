@@ -88,12 +88,12 @@ export const IWorkbenchSettings = new Token<IWorkbenchSettings>(
   'Settings of Workbench.',
 );
 
-/** What a view asks for with a `workbench:open` event, and the documents' commands take. */
+/** What a view requests with a `workbench:open` event, and the documents' commands take. */
 export interface IOpenRequest {
   kind: 'graph' | 'memory' | 'diff' | 'memory-diff' | 'tensorboard' | 'goto';
   experiment?: string;
   capture?: string;
-  /** Of a diff that nobody holds: the ids of the two captures, the older first. */
+  /** Of a diff that is not stored: the ids of the two captures, the older first. */
   compare?: readonly [string, string];
   path?: string;
   source?: ISourceLine;

@@ -10,7 +10,7 @@ type Answer = Record<string, unknown>;
 const { ask } = window as { ask?: (question: object) => Promise<Answer> };
 
 async function answered(question: object): Promise<Answer> {
-  const answer = await (ask?.(question) ?? Promise.reject(new Error('Nobody is here to ask.')));
+  const answer = await (ask?.(question) ?? Promise.reject(new Error('No kernel is available.')));
   if (typeof answer['error'] === 'string') throw new Error(answer['error']);
   return answer;
 }
@@ -18,10 +18,10 @@ async function answered(question: object): Promise<Answer> {
 void open(
   (bytes) => readRecordAs(MEMORY_RECORD, bytes),
   (el, store) => {
-    const told = (): MemoryViewState => ({ ...store.get(), ...(ask ? { ask: answered } : {}) });
+    const state = (): MemoryViewState => ({ ...store.get(), ...(ask ? { ask: answered } : {}) });
     return mount(
       el,
-      { ...store, get: told },
+      { ...store, get: state },
       { whatIf: () => import('../src/what-if'), flame: () => import('../src/flame') },
     );
   },

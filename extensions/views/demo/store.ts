@@ -107,7 +107,7 @@ export class DemoRuns implements Store<RunsModel, never>, RunsOptions {
   readonly onRestore = ({ path }: DeletedRun): Promise<string> => {
     const { runs, deleted } = this.model;
     const run = this.gone.get(path);
-    if (!run) return Promise.reject(new Error('It was put back or removed meanwhile.'));
+    if (!run) return Promise.reject(new Error('It was already restored or removed.'));
     this.set({ runs: [run, ...runs], deleted: deleted.filter((one) => one.path !== path) });
     return Promise.resolve(run.path);
   };

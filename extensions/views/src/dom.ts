@@ -78,13 +78,13 @@ export function uniqueId(prefix: string): string {
 }
 
 export interface PerFrame {
-  ask: () => void;
-  /** Draws at once what was asked for and is not drawn yet. */
+  request: () => void;
+  /** Draws at once what was requested and is not drawn yet. */
   now: () => void;
   cancel: () => void;
 }
 
-/** Calls `draw` once per frame, however often it is asked; `cancel` ends it. */
+/** Calls `draw` once per frame, however often it is requested; `cancel` ends it. */
 export function perFrame(draw: () => void): PerFrame {
   let frame = 0;
   const cancel = (): void => {
@@ -92,7 +92,7 @@ export function perFrame(draw: () => void): PerFrame {
     frame = 0;
   };
   return {
-    ask: () => {
+    request: () => {
       frame ||= requestAnimationFrame(() => {
         frame = 0;
         draw();
@@ -128,10 +128,10 @@ export function drawOn(
     element &&
     watchInSight(element, (now) => {
       inSight = now;
-      if (inSight && missed) frames.ask();
+      if (inSight && missed) frames.request();
     });
-  const timer = period === undefined ? undefined : setInterval(frames.ask, period);
-  const unsubscribe = store.subscribe(frames.ask);
+  const timer = period === undefined ? undefined : setInterval(frames.request, period);
+  const unsubscribe = store.subscribe(frames.request);
   draw();
   return () => {
     sight?.();

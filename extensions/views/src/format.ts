@@ -32,7 +32,7 @@ export function learningRate(value: number | null): string {
   return value === null || !Number.isFinite(value) ? '' : value.toExponential(1).replace('e+', 'e');
 }
 
-/** A number somebody typed (`3e-4`, `0,001`); null when it is none. */
+/** A number that was typed (`3e-4`, `0,001`); null when it is none. */
 export function parseNumber(text: string): number | null {
   const trimmed = text.trim().replace(',', '.').replace('−', '-');
   const value = Number(trimmed);

@@ -1,4 +1,4 @@
-/** What every view is mounted on: a value, a way to hear of changes, and a way to ask for one. */
+/** What every view is mounted on: a value, a way to hear of changes, and a way to request one. */
 export interface Store<S, C> {
   /** The latest state; a new object whenever something changed. */
   get(): S;

@@ -11,7 +11,7 @@ import { duration, factor, paysBack, power, speed } from '../src/compare/words';
 const FILE = join(import.meta.dirname, '../../records/test/fixtures/compare.safetensors');
 const RECORD = readRecordAs(COMPARE_RECORD, new Uint8Array(readFileSync(FILE)));
 const ARM = RECORD.arms[0];
-if (!ARM) throw new Error('the fixture has no arm');
+if (!ARM) throw new Error('the fixture has no variant');
 const BASE = {
   ...ARM,
   model: 'net',
@@ -108,7 +108,7 @@ it('words figures as Python does', () => {
   expect(paysBack({ ...FASTER, break_even: -1 })).toBe('never');
 });
 
-it('says which arm to train with, and marks one that was cancelled', () => {
+it('says which variant to train with, and marks one that was cancelled', () => {
   const view = shown({ record: COMPARED });
   expect(view.querySelector('.wv-verdict')?.textContent).toBe(
     'compile is 2.0× faster than fp32, its first step paid back after 780 steps; ' +
@@ -118,7 +118,7 @@ it('says which arm to train with, and marks one that was cancelled', () => {
   expect(view.querySelector('footer')?.textContent).toContain('Cancelled after 3 rounds');
 });
 
-it('says that arms are a tie, and within which bound', () => {
+it('says that variants are a tie, and within which bound', () => {
   const tie = { ...FASTER, verdict: 'tie' as const, speedup: 1.01 };
   const view = shown({ record: { ...COMPARED, equal_within: 0.005, arms: [BASE, tie] } });
   expect(view.querySelector('.wv-verdict')?.textContent).toBe(
@@ -129,7 +129,7 @@ it('says that arms are a tie, and within which bound', () => {
   );
 });
 
-it('says in a row why an arm could not run, and in words which way the others went', () => {
+it('says in a row why a variant could not run, and in words which way the others went', () => {
   const view = shown({ record: COMPARED });
   const [base, slower, refused, faster] = rows(view);
   expect(base?.textContent).toContain('baseline');
@@ -159,7 +159,7 @@ it('shows the rounds and losses of the chosen row beside the baseline’s', () =
   const view = shown({ record: COMPARED });
   const detail = view.querySelector('.wv-detail');
   expect(detail?.getAttribute('aria-label')).toBe('compile against fp32');
-  expect(detail?.querySelectorAll('figure > svg circle.wv-arm')).toHaveLength(2);
+  expect(detail?.querySelectorAll('figure > svg circle.wv-variant')).toHaveLength(2);
   expect(detail?.querySelectorAll('figure > svg path')).toHaveLength(2);
   const chosen = rows(view).find((row) => row.getAttribute('aria-selected') === 'true');
   expect(chosen?.textContent).toContain('compile');

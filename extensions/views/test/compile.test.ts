@@ -27,11 +27,11 @@ function shown(state: Partial<CompileViewState>): {
   set: (next: Partial<CompileViewState>) => void;
 } {
   let now: CompileViewState = { record: null, error: null, ...state };
-  let told = (): void => {};
+  let notify = (): void => {};
   dispose = mount(document.body, {
     get: () => now,
     subscribe: (listener) => {
-      told = listener;
+      notify = listener;
       return () => {};
     },
     send: () => Promise.resolve(),
@@ -40,13 +40,13 @@ function shown(state: Partial<CompileViewState>): {
   if (!view) throw new Error('nothing is mounted');
   const set = (next: Partial<CompileViewState>): void => {
     now = { ...now, ...next };
-    told();
+    notify();
   };
   return { view, set };
 }
 
-/** Listens to what the view asks its host for; the host takes it. */
-function asked(): unknown[] {
+/** Listens to what the view requests from its host; the host takes it. */
+function requestsOf(): unknown[] {
   const all: unknown[] = [];
   const take = (event: Event): void => {
     event.preventDefault();
@@ -113,7 +113,7 @@ describe('a compile record', () => {
     expect(found.filter(({ kind }) => kind === 'recompile').map(({ count }) => count)).toEqual([2]);
   });
 
-  it('tells code that was given up from code that goes on behind a break', () => {
+  it('distinguishes code that was given up from code that goes on behind a break', () => {
     const breaks = RECORD.breaks.map((one) => ({ ...one, skipped: true }));
     const kinds = new Report({ ...RECORD, breaks }).findings.map(({ kind }) => kind);
     expect(kinds).toEqual(['given up', 'recompile']);
@@ -132,7 +132,7 @@ describe('a compile record', () => {
 
 describe('the view', () => {
   it('asks its host for the line of a break, by a click and by Enter', () => {
-    const requests = asked();
+    const requests = requestsOf();
     const { view } = shown({ record: RECORD });
     const [broken] = all(view, '.wv-finding');
     broken?.click();
@@ -143,7 +143,7 @@ describe('the view', () => {
   });
 
   it('leaves a page to its link', () => {
-    const requests = asked();
+    const requests = requestsOf();
     const { view } = shown({ record: RECORD });
     const page = view.querySelector<HTMLElement>('.wv-finding a');
     page?.addEventListener('click', (event) => event.preventDefault());
@@ -156,7 +156,7 @@ describe('the view', () => {
     const { view } = shown({ record: RECORD });
     all(view, '.wv-finding')[0]?.click();
     expect(view.querySelector('[role=status]')?.textContent).toBe(
-      'Nothing here opens lines of code.',
+      'Lines of code cannot be opened here.',
     );
   });
 
@@ -193,14 +193,14 @@ describe('the view', () => {
     expect(rows[1]?.getAttribute('aria-selected')).toBe('true');
   });
 
-  it('asks for a source that did not come along, and for nothing twice in the wrong place', async () => {
+  it('requests a source that did not come along, and for nothing twice in the wrong place', async () => {
     const bare = RECORD.kernels.map((one) => ({ ...one, code: '' }));
     const kernels = [...bare, ...bare.map((one) => ({ ...one, name: 'second' }))];
     const answers = new Map<number, (code: string) => void>();
     const source = (row: number) => new Promise<string>((resolve) => answers.set(row, resolve));
     const { view } = shown({ record: { ...RECORD, kernels }, source });
     const code = view.querySelector('.wv-source');
-    expect(code?.textContent).toContain('Asking the kernel');
+    expect(code?.textContent).toContain('Requesting the source');
     all(view, '[role=option]')[1]?.click();
     answers.get(0)?.('of the first');
     answers.get(1)?.('of the second');
@@ -217,7 +217,7 @@ describe('the view', () => {
     await vi.waitFor(() => expect(code?.textContent).toContain('The kernel was restarted'));
   });
 
-  it('lists some of many graphs, and the rest when asked', () => {
+  it('lists some of many graphs, and the rest on demand', () => {
     const { view } = shown({ record: large(200) });
     const rows = (): number => all(view, 'tbody tr').length;
     expect(rows()).toBe(AT_ONCE);

@@ -85,7 +85,7 @@ describe('the drawing of a diff', () => {
     expect(state.chips(stem)).toEqual([]);
   });
 
-  it('tells lines that only one capture has', () => {
+  it('finds lines that only one capture has', () => {
     const state = stateOf(EARLY_EXIT);
     const palette = { token: (name: string) => name } as unknown as Palette;
     const tones = new Map<string, unknown>();

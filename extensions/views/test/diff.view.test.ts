@@ -38,7 +38,7 @@ describe('the diff view', () => {
     expect(sectionText(host, 'Totals')).toContain('0.377');
   });
 
-  it('goes to the next and the previous change by keyboard and tells what it is', () => {
+  it('goes to the next and the previous change by keyboard and says what it is', () => {
     press('n');
     expect(title()).toBe('linear');
     expect(said()).toContain('linear, changed from A to B, float32 → bfloat16');

@@ -49,7 +49,7 @@ describe('rows and modules', () => {
     });
   });
 
-  it('take a stretch from its first to its last, whichever of them ran', () => {
+  it('take a range from its first to its last, whichever of them ran', () => {
     const rows = [row('layer.0', 'layer.0–3', 4), row('layer.4', 'layer.4–10', 7)];
     const found = placed(['layer.1.a', 'layer.3', 'layer.4', 'layer.10.b', 'layer.11'], rows);
     expect(found).toMatchObject({ 'layer.1.a': 0, 'layer.3': 0, 'layer.4': 1, 'layer.10.b': 1 });
@@ -96,7 +96,7 @@ describe('the colours of a step', () => {
     expect(state.fullBar).toBe(0);
   });
 
-  it('hatch what did not run, and tell zero from not finite', () => {
+  it('hatch what did not run, and distinguish zero from not finite', () => {
     expect(at(2)('relu')).toMatchObject({ hatched: true, bad: false });
     expect(at(2)('body').figure).toBe('did not run');
     expect(at(1)('head')).toMatchObject({ fill: 'plain', figure: '0' });
@@ -129,7 +129,7 @@ describe('pieces of a flow', () => {
     ]);
   });
 
-  it('of other rows, or with a gap, make it ask for everything', () => {
+  it('of other rows, or with a gap, make it request everything', () => {
     const pieces = new FlowPieces();
     pieces.add(flowOf({ a: [1, 2] }), 0);
     expect(pieces.add(flowOf({ other: [1] }), 2)).toBe(false);

@@ -1,4 +1,4 @@
-/** Tests that Python made of tensors: their cards, lines, order and words. */
+/** Tests that Python made of tensors: their boxes, lines, order and words. */
 import type { Branch } from '@torch-workbench/records';
 import { describe, expect, it } from 'vitest';
 import { outcome } from '../src/graph/branches';
@@ -22,7 +22,7 @@ const NODES: readonly NodeSpec[] = [
   { op: 'sum', module: 'loss', inputs: [5] },
 ];
 
-function asking(branches: readonly Partial<Branch>[], nodes = NODES) {
+function graphWithTests(branches: readonly Partial<Branch>[], nodes = NODES) {
   const record = graphOf(nodes);
   record.sources = [
     ...record.sources,
@@ -41,9 +41,9 @@ function asking(branches: readonly Partial<Branch>[], nodes = NODES) {
   return record;
 }
 
-const stateOf = (...given: Parameters<typeof asking>): GraphState =>
-  new GraphState(asking(...given));
-const cardsOf = (state: GraphState) => state.operations.filter(({ asked }) => asked);
+const stateOf = (...given: Parameters<typeof graphWithTests>): GraphState =>
+  new GraphState(graphWithTests(...given));
+const testsOf = (state: GraphState) => state.operations.filter(({ test: asked }) => asked);
 
 describe('a test that Python made', () => {
   it('stands between what it tested and what was made next, and is no operation', () => {
@@ -58,13 +58,13 @@ describe('a test that Python made', () => {
     expect(state.flows.every(({ from, to }) => !isAsked(state, from) && !isAsked(state, to))).toBe(
       true,
     );
-    const [card] = cardsOf(state);
-    const { before, after } = state.neighbours(card as Item);
+    const [test] = testsOf(state);
+    const { before, after } = state.neighbours(test as Item);
     expect([...before, ...after].map((one) => (one.kind === 'operation' ? one.op : ''))).toEqual([
       'linear',
       'conv',
     ]);
-    expect(card && nextName(state, card)).toBe('body');
+    expect(test && nextName(state, test)).toBe('body');
   });
 
   it('leaves the trunk alone, and overlaps nothing', () => {
@@ -79,13 +79,13 @@ describe('a test that Python made', () => {
   it('hangs several at one place below each other, and counts equal ones', () => {
     const loop = { condition: 'x > 3', source: 2, taken: true };
     const state = stateOf([{}, loop, loop, { ...loop, taken: false }]);
-    const cards = cardsOf(state);
-    expect(cards.map(({ op, asked }) => [op, asked && outcome(asked)])).toEqual([
+    const tests = testsOf(state);
+    expect(tests.map(({ op, test: asked }) => [op, asked && outcome(asked)])).toEqual([
       ['if sure > limit', '0.730 > 0.750 is False'],
       ['while x > 3', '0.730 > 0.750 is True × 2'],
       ['while x > 3', '0.730 > 0.750 is False'],
     ]);
-    const tops = cards.map((card) => state.box(card)?.y ?? 0);
+    const tops = tests.map((test) => state.box(test)?.y ?? 0);
     expect([...tops].sort((a, b) => a - b)).toEqual(tops);
     expect(new Set(tops).size).toBe(3);
     overlapsNothing(state.layout.root);
@@ -102,7 +102,7 @@ describe('a test that Python made', () => {
       { before: 3, after: 4, module: 0 },
     ];
     const state = stateOf(odd);
-    expect(cardsOf(state)).toHaveLength(odd.length);
+    expect(testsOf(state)).toHaveLength(odd.length);
     expect(state.tree.groups.filter(({ title }) => title.includes('call'))).toEqual([]);
     overlapsNothing(state.layout.root);
     for (const group of state.tree.groups) {
@@ -113,15 +113,15 @@ describe('a test that Python made', () => {
 
   it('is said without bytes and gradients, which it has none of', () => {
     const state = stateOf([{ taken: true }]);
-    const [card] = cardsOf(state);
+    const [test] = testsOf(state);
     for (const colouring of ['bytes', 'gradient'] as const) {
       state.colouring = colouring;
-      expect(card && say(state, card)).toBe('if sure > limit is 0.730 > 0.750 is True');
+      expect(test && say(state, test)).toBe('if sure > limit is 0.730 > 0.750 is True');
     }
   });
 
   it('is found, reached by keyboard, and explained', () => {
-    const view = shown({ record: asking([{ taken: true }]), error: null });
+    const view = shown({ record: graphWithTests([{ taken: true }]), error: null });
     find(view, 'sure');
     expect(view.querySelector('h2')?.textContent).toBe('if sure > limit');
     expect(sectionText(view, 'Test')).toContain('0.730 > 0.750');
@@ -152,7 +152,7 @@ describe('the histogram of a gradient', () => {
 });
 
 function isAsked({ operations }: GraphState, id: number): boolean {
-  return operations[id]?.asked !== undefined;
+  return operations[id]?.test !== undefined;
 }
 
 /** Boxes of one parent are apart, and none leaves its parent. */

@@ -107,7 +107,7 @@ describe('the place of the open legend', () => {
     expect(free(surface)).toBeGreaterThanOrEqual(LEGEND.width);
   });
 
-  it('gives way to an inspector that lies over the drawing, which Fit keeps beside it', () => {
+  it('gives way to an inspector over the drawing, which Fit keeps beside it', () => {
     const { surface, look } = laid(root.width + 400);
     look.begin();
     surface.resize(root.width + 400, 260);

@@ -17,7 +17,7 @@ describe('the text of a header', () => {
     expect(gapBefore([50], 0, 200, 100)).toBe(200);
   });
 
-  it('goes before a line that it would lie on', () => {
+  it('goes before a line that it would cross', () => {
     expect(gapBefore([0, 180], 10, 200, 100)).toBe(170);
     expect(gapBefore([180, 0], 10, 200, 100)).toBe(170);
     expect(gapBefore([0, 150, 180], 10, 200, 100)).toBe(140);

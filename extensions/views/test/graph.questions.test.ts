@@ -69,7 +69,7 @@ describe('the path to parameters', () => {
     expect(edges.map(({ to }) => to)).toEqual([moduleOf(state, 'block')]);
   });
 
-  it('is asked for with P, answers in the inspector, and goes with Escape', () => {
+  it('is requested with P, answers in the inspector, and goes with Escape', () => {
     const host = shown({ record: graphOf(NODES, SPEC), error: null });
     expect(press(host, 'p').defaultPrevented).toBe(false);
     find(host, 'relu');
@@ -84,7 +84,7 @@ describe('the path to parameters', () => {
 });
 
 describe('what holds these bytes', () => {
-  it('tells apart what is held here alone, elsewhere too, and anyway', () => {
+  it('distinguishes what is held here alone, elsewhere too, and anyway', () => {
     const state = stateOf();
     const { others, ...norm } = state.storages.holding(named(state, 'norm'));
     expect(norm).toEqual({ alone: 8, shared: 256, anyway: 0 });
@@ -94,13 +94,13 @@ describe('what holds these bytes', () => {
     expect(block).toMatchObject({ alone: 72, shared: 320, anyway: 32 });
   });
 
-  it('is asked for with H and says what letting go would free', () => {
+  it('is requested with H and says what releasing it would free', () => {
     const host = shown({ record: graphOf(NODES, SPEC), error: null });
     find(host, 'norm');
     expect(sectionText(host, 'Saved for backward')).toContain('y2×2here, scale256 B');
     press(host, 'h');
     const text = query(host, '.wv-questions').textContent ?? '';
-    expect(text).toContain('8 B are held by this operation alone and would be freed');
+    expect(text).toContain('Releasing what this operation holds would free 8 B, held by it alone.');
     expect(text).toContain('256 B are held elsewhere too');
     expect(query(host, '.wv-lit').textContent).toContain(
       '2 operations hold what norm in block holds',
@@ -108,7 +108,7 @@ describe('what holds these bytes', () => {
     find(host, 'relu');
     press(host, 'h');
     expect(query(host, '.wv-questions').textContent).toContain(
-      'Nothing would be freed if this operation alone let go.',
+      'Releasing what this operation holds would free nothing.',
     );
   });
 
@@ -167,7 +167,7 @@ describe('checkpointing a module', () => {
     });
   });
 
-  it('sums over the members of a rolled-up card', () => {
+  it('sums over the members of a rolled-up box', () => {
     const nodes: NodeSpec[] = [{ op: 'stem' }];
     const storages: Record<string, number> = {};
     for (let layer = 0; layer < 4; layer += 1) {
@@ -177,8 +177,12 @@ describe('checkpointing a module', () => {
       nodes.push({ op: 'relu', module, inputs: [nodes.length - 1], holds: [`a${layer}`] });
     }
     const state = stateOf(nodes, { storages });
-    const card = state.tree.groups.find(({ kind }) => kind === 'repeat');
-    expect(card && state.checkpoint(card)).toMatchObject({ modules: 4, freed: 336, seconds: null });
+    const group = state.tree.groups.find(({ kind }) => kind === 'repeat');
+    expect(group && state.checkpoint(group)).toMatchObject({
+      modules: 4,
+      freed: 336,
+      seconds: null,
+    });
   });
 });
 
@@ -201,11 +205,11 @@ describe('why no gradient', () => {
         const index = new UnreachedIndex([]);
         let found = 0;
         for (let at = 0; at < modules; at += 1) {
-          const home = index.home(`layers.${at}.block.norm.weight`, many, root);
-          if (home === many[at + 2]) found += 1;
+          const owner = index.moduleOf(`layers.${at}.block.norm.weight`, many, root);
+          if (owner === many[at + 2]) found += 1;
         }
         expect(found).toBe(modules);
-        expect(index.home('elsewhere.weight', many, root)).toBe(root);
+        expect(index.moduleOf('elsewhere.weight', many, root)).toBe(root);
       };
     };
     expect(growth(800, find)).toBeLessThan(NEAR_LINEAR);
@@ -229,7 +233,7 @@ describe('why no gradient', () => {
     expect(query(host, '[data-found]').textContent).toContain('rotation.fc.weight');
   });
 
-  it('asks the host to open the line of the cut', () => {
+  it('requests the host to open the line of the detach', () => {
     const host = shown({ record, error: null });
     let detail: unknown = null;
     host.addEventListener('workbench:open', (event) => (detail = (event as CustomEvent).detail));

@@ -74,18 +74,18 @@ describe('tree', () => {
     const nodes = residual(12).map((node) =>
       node.module === 'layers.0' ? { ...node, saved: 999 } : node,
     );
-    const card = stateOf(nodes).tree.groups.find(({ kind }) => kind === 'repeat');
-    expect(card && [card.title, countRepeats(card)]).toEqual(['layers 0 … 11', 12]);
+    const group = stateOf(nodes).tree.groups.find(({ kind }) => kind === 'repeat');
+    expect(group && [group.title, countRepeats(group)]).toEqual(['layers 0 … 11', 12]);
   });
 
-  it('rolls three or more equal neighbours into one card that opens', () => {
+  it('rolls three or more equal neighbours into one box that opens', () => {
     const state = stateOf(residual(5));
-    const card = state.tree.groups.find(({ kind }) => kind === 'repeat');
-    expect(card && countRepeats(card)).toBe(5);
-    expect(state.box(card ?? null)?.open).toBe(false);
-    if (!card) return;
-    state.toggle(card);
-    expect(state.box(card)?.children).toHaveLength(5);
+    const group = state.tree.groups.find(({ kind }) => kind === 'repeat');
+    expect(group && countRepeats(group)).toBe(5);
+    expect(state.box(group ?? null)?.open).toBe(false);
+    if (!group) return;
+    state.toggle(group);
+    expect(state.box(group)?.children).toHaveLength(5);
   });
 
   it('keeps two calls of one module apart', () => {
@@ -103,7 +103,7 @@ describe('tree', () => {
     ]);
   });
 
-  it('takes no stretch of a list for a call of it, until one of its modules comes again', () => {
+  it('takes no range of a list for a call of it, until one of its modules comes again', () => {
     const block = (name: string, from: number) => [
       { op: 'linear', module: `blocks.${name}`, inputs: [from] },
       { op: 'relu', module: `blocks.${name}`, inputs: [from + 1] },

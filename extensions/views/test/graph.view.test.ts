@@ -12,7 +12,7 @@ describe('the graph view', () => {
     host = shown({ record: graphOf(residual(2)), error: null });
   });
 
-  it('walks the data with the arrow keys and tells where it is', () => {
+  it('walks the data with the arrow keys and says where it is', () => {
     press('ArrowDown');
     expect(title()).toBe('stem');
     press('ArrowDown');
@@ -84,7 +84,7 @@ describe('the graph view', () => {
       return found;
     };
     host = shown({ record: graphOf(residual(5)), error: null });
-    // A rolled-up card starts closed in both, and the whole drawing has nothing to close.
+    // A rolled-up box starts closed in both, and the whole drawing has nothing to close.
     expect(row('layers 0 … 4 × 5').getAttribute('aria-expanded')).toBe('false');
     expect(row('Net').hasAttribute('aria-expanded')).toBe(false);
     query<HTMLElement>(row('layers 0 … 4 × 5'), '.twist').click();
@@ -176,7 +176,7 @@ describe('the graph view', () => {
     expect(rows).toContain('weight10×416 B');
   });
 
-  it('asks the host to open a line', () => {
+  it('requests the host to open a line', () => {
     press('ArrowDown');
     let detail: unknown = null;
     host.addEventListener('workbench:open', (event) => (detail = (event as CustomEvent).detail));

@@ -15,10 +15,10 @@ describe('names in sentences', () => {
     return found.map((item) => fullName(item, state.record));
   };
 
-  it('are the paths of modules, of a card the range it stands for', () => {
+  it('are the paths of modules, of a rolled-up box the range it stands for', () => {
     expect(named('0')).toEqual(['layers.0']);
-    const cards = state.tree.groups.filter(({ kind }) => kind === 'repeat');
-    expect(cards.map((card) => fullName(card, state.record))).toEqual(['layers.0 … 4']);
+    const groups = state.tree.groups.filter(({ kind }) => kind === 'repeat');
+    expect(groups.map((card) => fullName(card, state.record))).toEqual(['layers.0 … 4']);
     expect(named('stem')).toEqual(['stem']);
     expect(fullName(state.tree.root, state.record)).toBe('Net');
   });

@@ -231,14 +231,14 @@ describe('the view', () => {
 
   it('reads it the other way round', () => {
     const { host, key } = show({ a: STEP, b: WIDER, names: ['old.pickle', 'new.pickle'] });
-    const told = vi.fn();
-    host.addEventListener('workbench:swap', told);
+    const notified = vi.fn();
+    host.addEventListener('workbench:swap', notified);
     expect(textOf(host, '.wv-head b')).toBe('old.pickle');
     key('x');
     expect(textOf(host, '.wv-head b')).toBe('new.pickle');
     expect(textOf(host, '.wv-peak')).toContain("B's peak is 40.0 KiB lower");
     expect(rowsOf(host)[0]?.textContent).toContain('−40.0 KiB');
-    expect(told).toHaveBeenCalledTimes(1);
+    expect(notified).toHaveBeenCalledTimes(1);
   });
 
   it('has the timelines as numbers', () => {

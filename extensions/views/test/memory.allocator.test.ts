@@ -74,7 +74,7 @@ const viewOf = (record: MemoryColumns, axis: ChartView['axis']): ChartView => {
   };
 };
 
-describe('the highest of any stretch', () => {
+describe('the highest of any range', () => {
   it('is that of looking at every value', () => {
     const values = new Float64Array(20_000).map((_, at) => (at * 7_919) % 10_007);
     const pyramid = new Pyramid(values);
@@ -142,7 +142,7 @@ describe('the allocator at a moment', () => {
     }
   });
 
-  it('tells rounding, slack, pinned and releasable apart', () => {
+  it('distinguishes rounding, slack, pinned and releasable', () => {
     expect(partsOf(CUDA, 0, readRules(''))).toEqual({
       requested: 8 * MIB - 100,
       rounding: 100,
@@ -304,7 +304,7 @@ describe('the view of an allocator', () => {
     expect(text).toContain('Slack1.0 MiB · 1,048,576 B');
     expect(text).toContain('Holes of 4.0 MiB and 4.0 MiB stay pinned');
     expect(text).toContain('Beforefree, 4.0 MiB');
-    expect(text).toContain('Free asked for2.0 ms, event 2');
+    expect(text).toContain('Free requested2.0 ms, event 2');
   });
 
   it('walks over the moment that was asked for, also before it is drawn', () => {

@@ -93,7 +93,7 @@ describe('the tree of calls', () => {
     ]);
   });
 
-  it('adds up by category, at any event, and what a stretch allocated', () => {
+  it('adds up by category, at any event, and what a range allocated', () => {
     const tree = stackTree(STACKS, true);
     const sums = all(STACKS, tree, 5);
     const forward = named(tree, 'forward');
@@ -113,7 +113,7 @@ describe('the tree of calls', () => {
     }
   });
 
-  it('tells modules by their paths', () => {
+  it('distinguishes modules by their paths', () => {
     const tree = moduleTree(STACKS);
     const sums = all(STACKS, tree, 4);
     expect(sums.total[named(tree, 'body')]).toBe(60);
@@ -134,7 +134,7 @@ describe('the tree of calls', () => {
       expect(isLibrary(name)).toBe(false);
   });
 
-  it('is off where nobody knows who asked', () => {
+  it('is off where no callers were recorded', () => {
     expect(hasFlame(STACKS)).toBe(true);
     expect(hasFlame(STEP)).toBe(true);
     expect(hasFlame(recordOf([[0, -1, 8, 6, 0, 0, 0]], 1, 0))).toBe(false);
@@ -171,7 +171,7 @@ describe('the filter', () => {
     return [0, 1, 2, 3, 4].filter(fits);
   };
 
-  it('finds what a call asked for, itself or through others', () => {
+  it('finds what a call allocated, itself or through others', () => {
     expect(passing('stack:forward')).toEqual([1, 2]);
     expect(passing('stack:train.py')).toEqual([1, 2, 3]);
     expect(passing('stack:linear')).toEqual([2]);
@@ -329,7 +329,7 @@ describe('the place of the flame', () => {
     await vi.waitFor(() => expect(redraw).toHaveBeenCalledTimes(1));
     show();
     expect(loads).toBe(2);
-    expect(face.element.textContent).toContain('Who asked for it');
+    expect(face.element.textContent).toContain('Allocated by');
     face.dispose();
   });
 });

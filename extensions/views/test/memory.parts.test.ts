@@ -77,7 +77,7 @@ describe('the rules of an allocator', () => {
     expect(partsOf({ ...CUDA, settings })).toEqual(partsOf(CUDA));
   });
 
-  it('tell the rounding of a block from its slack', () => {
+  it('distinguish the rounding of a block from its slack', () => {
     const block_requested = [8 * MIB, 2.5 * MIB, 1024];
     const taken = (settings: string): unknown => {
       const { record, rules } = new Model({ ...CUDA, block_requested, settings });

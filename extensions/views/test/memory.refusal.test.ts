@@ -48,12 +48,12 @@ describe('a refused request', () => {
     expect(obstaclesOf(REFUSED, null)).toEqual([]);
   });
 
-  it('is told in a sentence, which says only what is known', () => {
+  it('is described in a sentence, which says only what is known', () => {
     expect(refusalSentence({ ...REFUSED, card: 'L40' }, 0)).toBe(
-      'Out of memory in backward on L40: 64.0 MiB asked for; 1.0 MiB free on the device, 4.0 MiB in the largest free block.',
+      'Out of memory in backward on L40: 64.0 MiB requested; 1.0 MiB free on the device, 4.0 MiB in the largest free block.',
     );
     expect(refusalSentence({ ...REFUSED, oom_free: [-1], oom_largest: [-1] }, 0)).toBe(
-      'Out of memory in backward: 64.0 MiB asked for.',
+      'Out of memory in backward: 64.0 MiB requested.',
     );
   });
 });
@@ -86,7 +86,7 @@ describe('the room that there would be', () => {
     expect(roomOfRow(pages, [0, 1])?.exact).toBe(false);
   });
 
-  it('is not known where a block lies in no segment, or none is in the way', () => {
+  it('is not known where a block is in no segment, or none is in the way', () => {
     expect(roomOfRow({ ...REFUSED, block_address: [5, 6, 7] }, [0])).toBeNull();
     expect(roomOfRow(REFUSED, [])).toBeNull();
   });
@@ -174,7 +174,7 @@ describe('a prediction', () => {
     reasons: ['Workspaces of the card are not known.'],
   };
 
-  it('says on which card, between what the peak lies and why it may be off', () => {
+  it('says on which GPU, the bounds of the peak and why it may be off', () => {
     const host = shown(predicted);
     const pill = host.querySelector('.wv-bar .wv-pill');
     expect(pill?.textContent).toBe('predicted · RTX 4090');

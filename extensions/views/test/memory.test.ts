@@ -36,7 +36,7 @@ describe('series', () => {
 });
 
 describe('the peak', () => {
-  it('is told in one sentence', () => {
+  it('is described in one sentence', () => {
     expect(peakPlace(STEP)).toBe('backward of body.0');
     expect(peakSentence(STEP, readSeries(STEP))).toBe(
       'Peak 100 KiB in backward of body.0: activations 60 %, parameters 20 %, gradients 20 %.',

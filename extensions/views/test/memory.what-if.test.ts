@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { mount, type MemoryViewOptions, type MemoryViewState } from '../src/memory';
-import { Asker } from '../src/memory/ask';
+import { QuestionQueue } from '../src/memory/questions';
 import type { MemoryColumns } from '../src/memory/series';
 import {
   batchesOf,
@@ -8,7 +8,7 @@ import {
   nameOf,
   rowsOf,
   wordsOf,
-  type Asked,
+  type RequestedRow,
   type Row,
 } from '../src/what-if/rows';
 import { CUDA, OPTIONS, STEP } from './memory-data';
@@ -52,7 +52,7 @@ describe('what is asked', () => {
     expect(choiceOf({ ...CUDA, settings, certificate: said }, 'L40')).toEqual(choice);
   });
 
-  it('collects garbage only on a card, as there is nothing to collect for elsewhere', () => {
+  it('collects garbage only on a GPU, as there is nothing to collect for elsewhere', () => {
     const choice = { ...choiceOf(CUDA, null), collect: 0.8 };
     expect(wordsOf(choice)).toBe('');
     expect(wordsOf({ ...choice, card: 'L40' })).toBe('garbage_collection_threshold:0.8');
@@ -99,7 +99,7 @@ describe('the asker', () => {
     const open: ((answer: object) => void)[] = [];
     const asked: object[] = [];
     const heard: unknown[] = [];
-    const asker = new Asker<{ q: number }, object>(
+    const asker = new QuestionQueue<{ q: number }, object>(
       (question) => {
         asked.push(question);
         return new Promise((done) => open.push(done));
@@ -139,7 +139,7 @@ const CARDS = {
 };
 
 /** Answers as `workbench.memory.simulation.questions` would: an expandable segment saves a GiB. */
-function answered(asked: Asked, over: Partial<Row> = {}): Row {
+function answered(asked: RequestedRow, over: Partial<Row> = {}): Row {
   const peak = (asked.settings.includes('expandable') ? 29 : 30) * GIB * ((asked.batch ?? 4) / 4);
   const usable = asked.card === 'RTX 4090' ? 23.5 * GIB : 44.5 * GIB;
   const recorded = asked.settings === '' && asked.batch === null && asked.empty_before === '';
@@ -159,7 +159,7 @@ function answered(asked: Asked, over: Partial<Row> = {}): Row {
   };
 }
 
-type Question = { kind: string; rows: Asked[]; chosen: number };
+type Question = { kind: string; rows: RequestedRow[]; chosen: number };
 
 function shown(
   record: MemoryColumns,
@@ -206,7 +206,7 @@ describe('the row', () => {
     return row;
   };
 
-  it('asks nothing while it is closed, and stays as it was left', async () => {
+  it('sends nothing while it is closed, and stays as it was left', async () => {
     const host = shown(RECORD, ask);
     await pause();
     expect(questions).toEqual([]);
@@ -222,7 +222,7 @@ describe('the row', () => {
   it('says what it would take, whether it fits and on what that stands', async () => {
     const row = await opened();
     expect(row.textContent).toContain('Recorded peak 30.0 GiB, ✕ does not fit: out of memory at');
-    expect(row.textContent).toContain('smallest card that fits: L40');
+    expect(row.textContent).toContain('smallest GPU that fits: L40');
     const rows = [...row.querySelectorAll('tbody tr')].map((line) => line.textContent);
     expect(rows[0]).toMatch(/^As recorded30\.0 ✕does not fitas recorded$/);
     expect(rows[1]).toMatch(/^expandable_segments29\.0 ✕does not fit−1\.0uncertified ◇$/);
@@ -231,7 +231,7 @@ describe('the row', () => {
     expect(marks[1]?.querySelector('path')).not.toBeNull();
   });
 
-  it('follows its controls: card, settings and batch, one question for each', async () => {
+  it('follows its controls: GPU, settings and batch, one question for each', async () => {
     const row = await opened();
     const press = (name: string): void =>
       [...row.querySelectorAll('button')].find(({ textContent }) => textContent === name)?.click();
@@ -274,7 +274,7 @@ describe('the row', () => {
 
   it('takes a size of your own, in GiB', async () => {
     const row = await opened();
-    const menu = row.querySelector<HTMLSelectElement>('select[aria-label="Other card"]');
+    const menu = row.querySelector<HTMLSelectElement>('select[aria-label="Other GPU"]');
     if (menu) menu.value = 'own';
     menu?.dispatchEvent(new Event('change'));
     const own = row.querySelector<HTMLInputElement>('input[type=number]');
@@ -286,9 +286,9 @@ describe('the row', () => {
     expect(question?.rows[question.chosen]?.card).toBe(12.5 * GIB);
   });
 
-  it('leaves letters to the menu of cards, which finds one by them', async () => {
+  it('leaves letters to the menu of GPUs, which finds one by them', async () => {
     const row = await opened();
-    const menu = row.querySelector<HTMLSelectElement>('select[aria-label="Other card"]');
+    const menu = row.querySelector<HTMLSelectElement>('select[aria-label="Other GPU"]');
     for (const key of ['t', 'f', 'h', 'Home', '/', '+']) {
       const event = new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true });
       expect(menu?.dispatchEvent(event)).toBe(true);
@@ -303,9 +303,9 @@ describe('the row', () => {
     expect(why?.textContent).toContain('Its batch is not recorded');
   });
 
-  it('is "as on a card" for a recording on the CPU', async () => {
+  it('is "on a simulated GPU" for a recording on the CPU', async () => {
     const row = await opened(STEP);
-    expect(row.textContent).toContain('as on a card: predicted from requested bytes');
+    expect(row.textContent).toContain('on a simulated GPU: predicted from requested bytes');
   });
 
   it('claims no fit for a recording that ends with a refused request', async () => {
@@ -320,7 +320,7 @@ describe('the row', () => {
     row.querySelector<HTMLElement>('[aria-expanded]')?.click();
     await until(() => row.querySelector('tbody') !== null);
     expect(row.textContent).toContain('30.0 GiB at least, past the refused request;');
-    expect(row.textContent).toContain('no card smaller than L40');
+    expect(row.textContent).toContain('no GPU smaller than L40');
     expect(row.textContent).not.toMatch(/fits?\b/);
   });
 
@@ -337,7 +337,7 @@ describe('the row', () => {
     one.querySelector<HTMLElement>('[aria-expanded]')?.click();
     await until(() => one.querySelector('tbody') !== null);
     expect(one.querySelector('td.wv-wi-error')?.textContent).toBe('No such.');
-    expect(one.textContent).toContain('fits on no card listed');
+    expect(one.textContent).toContain('fits on no GPU listed');
     localStorage.clear();
     const dead = section(shown(RECORD, () => Promise.reject(new Error('The kernel has died.'))));
     dead.querySelector<HTMLElement>('[aria-expanded]')?.click();
@@ -348,10 +348,10 @@ describe('the row', () => {
     );
   });
 
-  it('is one sentence where nobody can answer', () => {
+  it('is one sentence where no kernel can answer', () => {
     const row = section(shown(RECORD));
     row.querySelector<HTMLElement>('[aria-expanded]')?.click();
-    expect(row.textContent).toContain('Nobody is here to run the allocator');
+    expect(row.textContent).toContain('No kernel is available to run the allocator');
     expect(row.querySelector<HTMLElement>('.wv-wi-body')?.hidden).toBe(true);
   });
 

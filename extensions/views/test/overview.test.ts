@@ -1,5 +1,11 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { OverviewView, readOverview, within, type Overview, type Stretch } from '../src/overview';
+import {
+  OverviewView,
+  readOverview,
+  within,
+  type Overview,
+  type EventRange,
+} from '../src/overview';
 import { highestIn, moved, positionOf, timeOf } from '../src/overview/model';
 
 HTMLCanvasElement.prototype.getContext = () => null;
@@ -25,13 +31,13 @@ afterEach(() => {
   for (const view of shown.splice(0)) view.dispose();
 });
 
-function open(seen = SEEN, stretch: Stretch | null = null, isOpen = false) {
+function open(seen = SEEN, range: EventRange | null = null, isOpen = false) {
   const events = { open: vi.fn(), back: vi.fn() };
   const view = new OverviewView(seen, events);
   shown.push(view);
   document.body.append(view.element);
   view.start();
-  view.show(seen, stretch, isOpen);
+  view.show(seen, range, isOpen);
   const find = <E extends HTMLElement>(selector: string): E =>
     view.element.querySelector(selector) as E;
   const named = (name: string): HTMLElement =>
@@ -55,7 +61,7 @@ describe('a recording from afar', () => {
     expect([0, 1500, 6500, 8000].map((at) => positionOf(SEEN, at))).toEqual([0, 500, 2500, 4000]);
   });
 
-  it('keeps a stretch inside, in order and never empty', () => {
+  it('keeps a range inside, in order and never empty', () => {
     expect(within(SEEN, 300, 100)).toEqual({ start: 100, end: 300 });
     expect(within(SEEN, -5, 9e9)).toEqual({ start: 0, end: 4000 });
     expect(within(SEEN, 4000, 4000)).toEqual({ start: 3999, end: 4000 });
@@ -71,13 +77,13 @@ describe('a recording from afar', () => {
   });
 });
 
-describe('choosing a stretch', () => {
+describe('choosing a range', () => {
   it('begins with what is proposed, and opens it', () => {
     const { events, find, named, ends } = open();
-    expect(find('.wv-told').textContent).toContain('4,000 events over 8.0 ms on cuda:0');
+    expect(find('.wv-summary').textContent).toContain('4,000 events over 8.0 ms on cuda:0');
     expect(ends()).toEqual(['2,000', '3,000']);
     expect(find('.wv-chosen').textContent).toBe('1,000 events over 1.0 ms, at most 3.0 MiB live');
-    named('Open this stretch').click();
+    named('Open this range').click();
     expect(events.open).toHaveBeenCalledWith({ start: 2000, end: 3000 });
     expect(named('Back').hidden).toBe(true);
     expect(named('All of it').hidden).toBe(true);
@@ -92,8 +98,8 @@ describe('choosing a stretch', () => {
     expect(first.getAttribute('aria-valuetext')).toBe('event 2,210, at 6.2 ms');
     press(first, 'End');
     expect(ends()).toEqual(['2,999', '3,000']);
-    press(slider('Event that the stretch ends'), 'PageUp');
-    press(slider('The whole stretch'), 'Home');
+    press(slider('Event after the range'), 'PageUp');
+    press(slider('The whole range'), 'Home');
     expect(ends()).toEqual(['0', '401']);
     press(first, 'Enter');
     expect(events.open).toHaveBeenCalledWith({ start: 0, end: 401 });
@@ -114,22 +120,22 @@ describe('choosing a stretch', () => {
     expect(ends()).toEqual(['1,234', '3,000']);
   });
 
-  it('says why too long a stretch is not opened', () => {
+  it('says why too long a range is not opened', () => {
     const { events, find, named, slider, press } = open();
     press(slider('First event'), 'Home');
     expect(find('.wv-refused').textContent).toBe(
-      'At most 1,500 events are shown at once: choose a shorter stretch.',
+      'At most 1,500 events are shown at once: choose a shorter range.',
     );
-    named('Open this stretch').click();
+    named('Open this range').click();
     press(slider('First event'), 'Enter');
     expect(events.open).not.toHaveBeenCalled();
     named('The end').click();
     expect(find('.wv-refused').hidden).toBe(true);
-    named('Open this stretch').click();
+    named('Open this range').click();
     expect(events.open).toHaveBeenCalledWith({ start: 3000, end: 4000 });
   });
 
-  it('goes back to what is open, whose stretch it begins with', () => {
+  it('goes back to what is open, whose range it begins with', () => {
     const { events, named, ends, press, find } = open(SEEN, { start: 7, end: 99 }, true);
     expect(ends()).toEqual(['7', '99']);
     named('Back').click();

@@ -43,7 +43,7 @@ function attributes(pen: SvgPen, selector: string): Record<string, string> {
 }
 
 describe('the pen that writes SVG', () => {
-  it('is a sheet of the size asked for, with its title', () => {
+  it('is a sheet of the requested size, with its title', () => {
     const { documentElement } = parse(sheet('<b> & "c"').document());
     expect(documentElement.getAttribute('viewBox')).toBe('0 0 200 100');
     expect(documentElement.querySelector('title')?.textContent).toBe('<b> & "c"');

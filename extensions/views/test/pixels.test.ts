@@ -4,16 +4,16 @@ import type { Dispose } from '../src/store';
 import { VIEWS } from './every-view';
 
 const SIZE = { width: 1300, height: 600 };
-let heard: { query: string; tell: () => void }[] = [];
+let heard: { query: string; notify: () => void }[] = [];
 let end: Dispose = () => {};
 
 /** The page's answer to a query, which holds for the ratio of now alone. */
 function played(query: string): object {
-  const asked = devicePixelRatio;
+  const ratio = devicePixelRatio;
   return {
-    matches: query === `(resolution:${asked}dppx)`,
-    addEventListener: (_: string, tell: () => void, options?: AddEventListenerOptions) => {
-      const one = { query, tell };
+    matches: query === `(resolution:${ratio}dppx)`,
+    addEventListener: (_: string, notify: () => void, options?: AddEventListenerOptions) => {
+      const one = { query, tell: notify };
       heard.push(one);
       options?.signal?.addEventListener('abort', () => (heard = heard.filter((o) => o !== one)));
     },
@@ -21,13 +21,13 @@ function played(query: string): object {
   };
 }
 
-/** Another ratio: those hear of it that asked for the one before. */
+/** Another ratio: listeners of the one before are notified. */
 function move(ratio: number): void {
   const query = `(resolution:${devicePixelRatio}dppx)`;
   const now = heard.filter((one) => one.query === query);
   heard = heard.filter((one) => one.query !== query);
   vi.stubGlobal('devicePixelRatio', ratio);
-  for (const { tell } of now) tell();
+  for (const { notify } of now) notify();
 }
 
 beforeEach(() => {

@@ -36,7 +36,7 @@ it('another page begins at its top, as it was made', () => {
   expect(element.scrollTop).toBe(0);
 });
 
-it('takes no focus that lies elsewhere, nor gives it to what is not there', () => {
+it('takes no focus that is elsewhere, nor gives it to what is not there', () => {
   const other = document.body.appendChild(h('button', {}, 'other'));
   other.focus();
   renew(element, page('conv', 'a', 'b'));

@@ -16,13 +16,13 @@ interface Waiting {
   readonly timer: ReturnType<typeof setTimeout>;
 }
 
-/** Asks the kernel behind a widget. */
+/** Queries the kernel behind a widget. */
 export class WidgetAsk {
   private readonly waiting = new Map<string, Waiting>();
   private readonly kernel;
   /** Several views of one widget hear each other's answers. */
   private readonly view = Math.random().toString(36).slice(2);
-  private asked = 0;
+  private numAsked = 0;
 
   constructor(private readonly model: WidgetModel) {
     this.kernel = commManager(model)?.kernel ?? null;
@@ -32,8 +32,8 @@ export class WidgetAsk {
 
   readonly ask = (question: object): Promise<object> =>
     new Promise((resolve, reject) => {
-      this.asked += 1;
-      const id = `${this.view}-${this.asked}`;
+      this.numAsked += 1;
+      const id = `${this.view}-${this.numAsked}`;
       const timer = setTimeout(() => this.take(id)?.reject(new Error(SILENT)), LIMIT_MS);
       this.waiting.set(id, { resolve, reject, timer });
       this.model.send({ type: 'ask', id, question });

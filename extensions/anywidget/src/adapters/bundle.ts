@@ -1,5 +1,5 @@
 /**
- * Another view's bundle, asked of the kernel when it is needed: `workbench/static/<name>.js` and its
+ * Another view's bundle, requested from the kernel when it is needed: `workbench/static/<name>.js` and its
  * stylesheet, over the widget's own messages.
  */
 import type { RenderProps, WidgetModel } from './host';

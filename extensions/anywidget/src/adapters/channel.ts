@@ -70,7 +70,7 @@ async function openComm(manager: CommManager, target: string, hello: object): Pr
   return comm;
 }
 
-/** Closing a comm of a kernel that is gone throws; there is nobody left to tell. */
+/** Closing a comm of a kernel that is gone throws; no kernel is left to notify. */
 function closeQuietly(comm: { close(): void }): void {
   try {
     comm.close();

@@ -1,6 +1,6 @@
 /**
  * Graph and memory below the panel, for hosts where nothing opens tabs (VS Code, Colab, a JupyterLab
- * without the extension). The views' own bundles are asked of the kernel when the first one is
+ * without the extension). The views' own bundles are requested from the kernel when the first one is
  * opened, because a panel that carried them all would be too heavy for a notebook with many.
  */
 import type { InlineView, KernelStore, OpenRequest } from '@torch-workbench/views';

@@ -1,6 +1,6 @@
 /**
  * The gradient flow below the graph of an experiment. Most graphs have none, so the strip's bundle
- * is asked of the kernel when one comes with it; without an answer there is the graph alone.
+ * is requested from the kernel when one comes with it; without an answer there is the graph alone.
  */
 import type { Dispose, Store } from '@torch-workbench/views';
 import { mount, type GraphViewState } from '@torch-workbench/views/graph';

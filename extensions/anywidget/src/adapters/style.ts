@@ -1,5 +1,5 @@
 /**
- * Adds a stylesheet to the document or shadow root that `el` lies in, once per root and name.
+ * Adds a stylesheet to the document or shadow root that `el` is in, once per root and name.
  *
  * A widget that is re-executed or shown twice must not stack up copies of its rules. The newest
  * text wins, so that an upgraded bundle does not live with the rules of an older one.

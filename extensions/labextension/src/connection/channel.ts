@@ -14,7 +14,7 @@ const METRICS = 'workbench.metrics';
 /** Those of ipywidgets, which it opens and closes as a notebook opens. */
 const OF_WIDGETS = ['jupyter.widget.control', 'jupyter.widget'];
 
-/** A kernel in one of these states keeps no comm, so there is nobody to say goodbye to. */
+/** A kernel in one of these states keeps no comm, so no close message is sent. */
 const GONE: readonly Kernel.Status[] = ['restarting', 'autorestarting', 'terminating', 'dead'];
 
 /**
@@ -176,8 +176,8 @@ export function keepSubshellsOfWidgets(kernel: Kernel.IKernelConnection): void {
 }
 
 /**
- * A restart ends every comm and every subshell. Of one that another connection asked for JupyterLab
- * is told nothing here (`unnoticed`): it forgets a subshell with its last comm.
+ * A restart ends every comm and every subshell. Of one that another connection requested, JupyterLab
+ * is not notified here (`unnoticed`): it forgets a subshell with its last comm.
  */
 export function forgetSubshells(kernel: Kernel.IKernelConnection, unnoticed: boolean): void {
   restarted.set(kernel, restartsOf(kernel) + 1);
@@ -216,14 +216,14 @@ async function subshellOf(
   known.set(target, subshell);
   const forget = (): void => {
     if (known.get(target) === subshell) {
-      known.delete(target); // the next attempt asks anew
+      known.delete(target); // the next attempt queries again
     }
   };
   subshell.catch(forget);
   const found = await withinLimit(subshell);
   if (found === undefined) {
     forget();
-    // one that comes late is the next attempt's, unless that has asked already
+    // one that comes late is the next attempt's, unless that has requested already
     subshell.then(
       () => known.has(target) || known.set(target, subshell),
       () => undefined,
@@ -236,18 +236,18 @@ async function subshellOf(
 const SUBSHELL_MS = 10_000;
 
 /**
- * What comes of asking for a subshell, or undefined where nothing comes. A kernel whose second
+ * The result of requesting a subshell, or undefined where nothing comes. A kernel whose second
  * connection is renewed while it restarts may answer nothing on its control channel from then on
  * (JupyterLab 4.6, ipykernel 7.4; debug requests stay unanswered, too): then the shell that runs
  * cells has to do, behind whatever cell runs.
  */
-async function withinLimit<T>(asked: Promise<T>): Promise<T | undefined> {
+async function withinLimit<T>(requested: Promise<T>): Promise<T | undefined> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<undefined>((resolve) => {
     timer = setTimeout(() => resolve(undefined), SUBSHELL_MS);
   });
   try {
-    return await Promise.race([asked, late]);
+    return await Promise.race([requested, late]);
   } finally {
     clearTimeout(timer);
   }

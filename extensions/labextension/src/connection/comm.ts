@@ -13,7 +13,7 @@ export type Comm = Pick<
  * Of several connections to one kernel (two notebooks, a notebook and a console) JupyterLab has the
  * first handle comms, because each one that does closes every comm of a target that it does not
  * know. The messages themselves reach and leave all of them: this is one comm that is opened from
- * here, by the documented messages, and its id is nobody else's.
+ * here, by the documented messages, and its id is used by no other comm.
  */
 export class PlainComm implements Comm {
   onMsg: Comm['onMsg'] = () => undefined;

@@ -57,7 +57,7 @@ export class Connection implements IConnection {
 
   select(experiment: string): void {
     this.chosen = experiment;
-    this.tellSelection();
+    this.notifySelection();
   }
 
   get isDisposed(): boolean {
@@ -105,7 +105,7 @@ export class Connection implements IConnection {
     const store = new KernelStore({ connect: (client) => CommChannel.open(kernel, client) });
     this.raw = store;
     this.paced = new PacedStore(store, this.settings);
-    this.paced.subscribe(() => this.tellSelection());
+    this.paced.subscribe(() => this.notifySelection());
     store.subscribe(() => this.follow(store));
   }
 
@@ -120,7 +120,7 @@ export class Connection implements IConnection {
       this.enter(this.kernel === null ? 'none' : 'absent');
     } else if (connection === 'live' || this._status === 'open') {
       this.enter(connection === 'live' ? 'open' : 'lost');
-      this.tellSelection();
+      this.notifySelection();
     } else {
       this.changed.emit();
     }
@@ -148,7 +148,7 @@ export class Connection implements IConnection {
     } else if (status === 'idle' && this.kernel !== null) {
       keepSubshellsOfWidgets(this.kernel);
       if (this.restarted) {
-        // A panel that is still displayed asks the new kernel, too.
+        // A panel that is still displayed queries the new kernel, too.
         this.restarted = false;
         keepSubshells(this.kernel);
       }
@@ -166,7 +166,10 @@ export class Connection implements IConnection {
     this.enter(this.kernel === null ? 'none' : 'absent');
   }
 
-  /** A kernel of an older Workbench announces nothing: ask when code that names it has been run. */
+  /**
+   * A kernel of an older Workbench announces nothing: query it when code that names it has been
+   * run.
+   */
   private onMessage(_: unknown, message: KernelMessage.IMessage): void {
     const parent = message.parent_header as Partial<KernelMessage.IHeader>;
     if (parent.msg_id !== undefined) {
@@ -186,7 +189,7 @@ export class Connection implements IConnection {
 
   /**
    * A message of the kernel's that answers another one names its process. JupyterLab says nothing
-   * of a restart to the other connections, so a new name is what tells of one.
+   * of a restart to the other connections, so a new name shows that there was one.
    */
   private meet(process: string): void {
     if (this.process !== null && this.process !== process) {
@@ -214,10 +217,10 @@ export class Connection implements IConnection {
     }
   }
 
-  private tellSelection(): void {
+  private notifySelection(): void {
     const experiment = this.experiment;
-    if (experiment !== this.told) {
-      this.told = experiment;
+    if (experiment !== this.notified) {
+      this.notified = experiment;
       this.changed.emit();
     }
   }
@@ -229,8 +232,8 @@ export class Connection implements IConnection {
   private restarted = false;
   /** What the kernel's process calls itself, once it has been heard. */
   private process: string | null = null;
-  /** The experiment that listeners were last told of. */
-  private told: string | null = null;
+  /** The experiment that listeners were last notified of. */
+  private notified: string | null = null;
   private _status: ConnectionStatus = 'none';
   private _isDisposed = false;
 }

@@ -63,14 +63,14 @@ export class PacedStore implements Store<KernelModel, Command> {
 
   private later(): void {
     if (this.timer === 0) {
-      const wait = this.told + this.settings.refreshInterval - performance.now();
-      this.timer = window.setTimeout(() => this.tell(), Math.max(0, wait));
+      const wait = this.notifiedAt + this.settings.refreshInterval - performance.now();
+      this.timer = window.setTimeout(() => this.notify(), Math.max(0, wait));
     }
   }
 
-  private tell(): void {
+  private notify(): void {
     this.timer = 0;
-    this.told = performance.now();
+    this.notifiedAt = performance.now();
     this.model = this.thinned(this.store.get());
     for (const listener of [...this.listeners]) {
       listener();
@@ -98,5 +98,5 @@ export class PacedStore implements Store<KernelModel, Command> {
   private readonly stop: () => void;
   private readonly listeners = new Set<() => void>();
   private timer = 0;
-  private told = -Infinity;
+  private notifiedAt = -Infinity;
 }

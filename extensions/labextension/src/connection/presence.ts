@@ -4,7 +4,7 @@ import type { Kernel, KernelMessage } from '@jupyterlab/services';
 /**
  * The comm that Workbench opens from the kernel when its targets are there.
  *
- * It carries nothing. Its being there tells a page that is open that Workbench has just been
+ * It carries nothing. Its presence shows an open page that Workbench has just been
  * imported, and a page that is loaded later that it was, without an attempt that an unrelated
  * kernel would log as an error.
  */
@@ -36,7 +36,7 @@ export async function isAnnounced(kernel: Kernel.IKernelConnection): Promise<boo
   }
 }
 
-/** Whether the notebook's code names the package: only then is its kernel asked unannounced. */
+/** Whether the notebook's code names the package: only then is its kernel queried unannounced. */
 export function mentionsWorkbench(panel: NotebookPanel): boolean {
   const cells = panel.content.model?.cells;
   if (cells === undefined) {

@@ -19,7 +19,7 @@ export class WorkbenchConnections implements IWorkbenchConnections {
     // A notebook that was just opened is in front before it is known here.
     tracker.currentChanged.connect(() => {
       this.looked = null;
-      this.tellCurrent();
+      this.notifyCurrent();
     });
   }
 
@@ -39,7 +39,7 @@ export class WorkbenchConnections implements IWorkbenchConnections {
     } else {
       this.lookAtCapture(tab?.node.querySelector(`[${EXPERIMENT_ATTRIBUTE}]`) ?? null);
     }
-    this.tellCurrent();
+    this.notifyCurrent();
   }
 
   all(): readonly IConnection[] {
@@ -69,7 +69,7 @@ export class WorkbenchConnections implements IWorkbenchConnections {
     panel.disposed.connect(() => this.remove(panel));
     this.changed.emit();
     // The tracker may have named it before it was known here.
-    this.tellCurrent();
+    this.notifyCurrent();
   }
 
   private remove(panel: NotebookPanel): void {
@@ -77,7 +77,7 @@ export class WorkbenchConnections implements IWorkbenchConnections {
     this.connections.delete(panel);
     this.looked = this.looked === panel ? null : this.looked;
     this.changed.emit();
-    this.tellCurrent();
+    this.notifyCurrent();
   }
 
   private lookAtCapture(view: Element | null): void {
@@ -91,18 +91,18 @@ export class WorkbenchConnections implements IWorkbenchConnections {
     }
   }
 
-  private tellCurrent(): void {
+  private notifyCurrent(): void {
     const { current } = this;
-    if (current !== this.told) {
-      this.told = current;
+    if (current !== this.notified) {
+      this.notified = current;
       this.currentChanged.emit(current);
     }
   }
 
   /** The notebook whose capture was looked at last, after any notebook was. */
   private looked: NotebookPanel | null = null;
-  /** The connection that listeners were last told of. */
-  private told: IConnection | null = null;
+  /** The connection that listeners were last notified of. */
+  private notified: IConnection | null = null;
 
   private readonly connections = new Map<NotebookPanel, Connection>();
 }

@@ -88,7 +88,7 @@ export class CaptureBar {
   private readonly compare: MenuButton;
   private readonly exports: MenuButton;
   private readonly swap: HTMLButtonElement;
-  /** Beside what is greyed: nobody has to point at it to learn why. */
+  /** Beside what is greyed: the reason is visible without pointing at it. */
   private readonly note = document.createElement('span');
 }
 

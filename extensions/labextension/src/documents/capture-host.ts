@@ -6,7 +6,10 @@ import type { CaptureView } from './capture';
 import { capturesOf } from './choose';
 import type { MemoryHost } from './mount';
 
-/** What the memory of a live kernel may ask: that kernel, as long as it is there, and its graphs. */
+/**
+ * What the memory view of a live kernel may query: that kernel, as long as it is there, and its
+ * graphs.
+ */
 export function hostOf(
   view: CaptureView,
   capture: string,

@@ -19,7 +19,7 @@ import { captionOf, type ICaptureName, nameOf, stemOf, titleOf } from './label';
 import { type IPlace, RecordPanel } from './record-panel';
 import { EXPERIMENT_ATTRIBUTE, NOTEBOOK_ATTRIBUTE } from './request';
 
-/** Which capture a tab shows; plain data, so that a reloaded page can ask for it again. */
+/** Which capture a tab shows; plain data, so that a reloaded page can request it again. */
 export interface ICaptureAddress extends ICaptureName {
   kind: CaptureKind;
   /** The notebook in whose kernel it is held. */
@@ -70,7 +70,7 @@ export class CaptureView extends RecordPanel {
     return connection?.status === 'open' ? connection.store : null;
   }
 
-  /** Why the kernel cannot be asked for other captures; null while it can. */
+  /** Why the kernel cannot be queried for other captures; null while it can. */
   get gone(): IGone | null {
     const { notebook, experiment } = this._address;
     const connection = this.connections.forHolder(this._address);
@@ -170,12 +170,16 @@ export class CaptureView extends RecordPanel {
     const { store } = this;
     const connection = this.connections.forHolder(this._address);
     if (connection === null || connection.status === 'absent') {
-      this.tell('status', connection === null ? this.goneSentence() : this.absentSentence(), {
-        label: this.trans.__('Open the notebook'),
-        run: () => void this.commands.execute('docmanager:open', { path: notebook }),
-      });
+      this.showMessage(
+        'status',
+        connection === null ? this.goneSentence() : this.absentSentence(),
+        {
+          label: this.trans.__('Open the notebook'),
+          run: () => void this.commands.execute('docmanager:open', { path: notebook }),
+        },
+      );
     } else if (store === null) {
-      this.tell('busy', this.trans.__('Waiting for the kernel of %1…', notebook));
+      this.showMessage('busy', this.trans.__('Waiting for the kernel of %1…', notebook));
     } else {
       void this.fetch(store);
     }
@@ -207,7 +211,7 @@ export class CaptureView extends RecordPanel {
   private async fetch(store: PacedStore): Promise<void> {
     const { experiment, capture } = this._address;
     this.fetching = true;
-    this.tell('busy', this.trans.__('Fetching the capture…'));
+    this.showMessage('busy', this.trans.__('Fetching the capture…'));
     try {
       const bytes = await store.fetchRecord(experiment, capture);
       if (!this.isDisposed) {
@@ -216,7 +220,7 @@ export class CaptureView extends RecordPanel {
       }
     } catch (error) {
       if (!this.isDisposed) {
-        this.tell('error', messageOf(error), {
+        this.showMessage('error', messageOf(error), {
           label: this.trans.__('Try again'),
           run: () => this.look(),
         });

@@ -18,7 +18,7 @@ export function exportButton(
   return button;
 }
 
-/** Grouped by who makes it: the browser, the kernel, nobody. */
+/** Grouped by who makes it: the browser, the kernel, or neither. */
 function fill(menu: Menu, kind: CaptureKind | null): void {
   let maker = '';
   for (const { id, by, kinds } of FORMATS) {

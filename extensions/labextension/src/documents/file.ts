@@ -19,7 +19,7 @@ export class RecordFileView extends RecordPanel {
   ) {
     super();
     this.exports = exportButton(commands, () => this.record.kind, trans);
-    this.tell('busy', trans.__('Reading the record…'));
+    this.showMessage('busy', trans.__('Reading the record…'));
     void context.ready.then(() => {
       if (this.isDisposed) {
         return;
@@ -55,7 +55,7 @@ export class RecordFileView extends RecordPanel {
       this.draw(decode(this.context.model.toString()));
     } catch (error) {
       this.record.clear();
-      this.tell('error', messageOf(error));
+      this.showMessage('error', messageOf(error));
     }
   }
 

@@ -8,11 +8,11 @@ import type { CaptureView } from './capture';
 const PERIOD_MS = 1000;
 /** What stands where an experiment is gone of which nothing was fetched. */
 const GONE =
-  'The experiment is no longer in its kernel, and nothing of its gradient flow is kept here.';
+  'The experiment is no longer in its kernel, and its gradient flow is not stored in this tab.';
 const OPEN_KEY = 'torch-workbench:gradient-flow-open';
 
 /**
- * The gradient flow of a live experiment below the graph of its capture. It is asked for at most
+ * The gradient flow of a live experiment below the graph of its capture. It is requested at most
  * once a second, only after a step, and only while a person can see it.
  */
 export class CaptureFlow {
@@ -24,7 +24,7 @@ export class CaptureFlow {
         remember(OPEN_KEY, open);
         this.update();
       },
-      colour: (colours) => view.record.tell({ colours }),
+      colour: (colours) => view.record.update({ colours }),
       goTo: (step) => this.goTo(step),
     });
     this.observer = new IntersectionObserver((entries) => {
@@ -50,11 +50,11 @@ export class CaptureFlow {
       this.foot.update({ captured, current: step });
     }
     if (this.isGone() && this.last === null) {
-      this.tell({ missing: GONE });
+      this.updateFoot({ missing: GONE });
     }
     if (this.timer === 0 && this.isDue()) {
-      const wait = this.asked + PERIOD_MS - performance.now();
-      this.timer = window.setTimeout(() => void this.ask(), Math.max(0, wait));
+      const wait = this.requestedAt + PERIOD_MS - performance.now();
+      this.timer = window.setTimeout(() => void this.fetch(), Math.max(0, wait));
     }
   };
 
@@ -66,7 +66,7 @@ export class CaptureFlow {
     this.foot.dispose();
   }
 
-  /** Whether somebody looks, and there was a step since it was last asked for. */
+  /** Whether it is in sight, and there was a step since the last request. */
   private isDue(): boolean {
     const seen = this.visible && this.open && document.visibilityState === 'visible';
     return seen && this.trainedTo() !== this.trained;
@@ -79,14 +79,14 @@ export class CaptureFlow {
     return model?.connection === 'live' && !model.experiments.has(address.experiment);
   }
 
-  /** How far the experiment has come; null when nobody can be asked. */
+  /** How far the experiment has come; null when no kernel can be queried. */
   private trainedTo(): number | null {
     const { store, address } = this.view;
     const state = store?.get().experiments.get(address.experiment)?.state;
     return state ? state.step : this.trained;
   }
 
-  private async ask(): Promise<void> {
+  private async fetch(): Promise<void> {
     const { store, address } = this.view;
     const { pieces } = this;
     const trained = this.trainedTo();
@@ -94,14 +94,14 @@ export class CaptureFlow {
       const piece = (await store?.fetchFlow(address.experiment, pieces.known)) ?? null;
       const fits =
         piece === null || pieces.add(readRecordAs(GRADIENT_FLOW, piece.bytes), piece.known);
-      // What does not continue what is held was begun anew: everything is asked for next.
+      // What does not continue what is held was begun anew: everything is requested next.
       this.trained = fits ? trained : null;
-      this.tell({ record: pieces.record ?? this.last, error: null });
+      this.updateFoot({ record: pieces.record ?? this.last, error: null });
     } catch (error) {
       this.trained = trained;
-      this.tell({ error: messageOf(error) });
+      this.updateFoot({ error: messageOf(error) });
     } finally {
-      this.asked = performance.now();
+      this.requestedAt = performance.now();
       this.timer = 0;
     }
     if (!this.isDisposed) {
@@ -109,7 +109,7 @@ export class CaptureFlow {
     }
   }
 
-  private tell(change: Parameters<FlowFoot['update']>[0]): void {
+  private updateFoot(change: Parameters<FlowFoot['update']>[0]): void {
     if (!this.isDisposed) {
       this.last = change.record ?? this.last;
       this.foot.update(change);
@@ -132,9 +132,9 @@ export class CaptureFlow {
   private visible = false;
   private isDisposed = false;
   private timer = 0;
-  /** Captured steps and the current one, as the strip was last told. */
+  /** Captured steps and the current one, as the strip last received them. */
   private marks = '';
-  /** When it was last asked for, and how many steps had been trained then. */
-  private asked = -Infinity;
+  /** When it was last requested, and how many steps had been trained then. */
+  private requestedAt = -Infinity;
   private trained: number | null = null;
 }

@@ -4,7 +4,7 @@ import type { CaptureKind } from '@torch-workbench/records';
 /** A file that can be made of a record; `workbench/panel/channel/exports.py` makes those of a kernel. */
 export interface IFormat {
   id: string;
-  /** Who makes it: the browser from what it shows, the kernel from the record, or nobody. */
+  /** Who makes it: the browser from what it shows, the kernel from the record, or neither. */
   by: 'view' | 'kernel' | 'record';
   /** Of the kind's own name it makes a file's ending: `graph` -> `.graph.pdf`. */
   extension: string;

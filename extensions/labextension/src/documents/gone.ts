@@ -1,7 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IConnection } from '../tokens';
 
-/** Why the kernel cannot be asked for other captures. */
+/** Why the kernel cannot be queried for other captures. */
 export interface IGone {
   /** Two words, beside what is greyed. */
   note: string;
@@ -10,7 +10,7 @@ export interface IGone {
 }
 
 /**
- * Why a tab's capture stands alone; null while its kernel can be asked.
+ * Why a tab's capture stands alone; null while its kernel can be queried.
  *
  * @param notebook path of the notebook whose kernel made the capture
  * @param experiment id of the experiment that it is of
@@ -37,7 +37,7 @@ export function whyGone(
         ? {
             note: trans.__('experiment gone'),
             sentence: trans.__(
-              'The kernel of %1 does not hold this experiment any more. What is shown here can still be saved with Export.',
+              'This experiment is no longer in the kernel of %1. What is shown can still be saved with Export.',
               notebook,
             ),
           }
@@ -46,14 +46,14 @@ export function whyGone(
       return {
         note: trans.__('kernel gone'),
         sentence: trans.__(
-          'The kernel of %1 was restarted or shut down, and its captures with it. What is shown here can still be saved with Export.',
+          'The kernel of %1 was restarted or shut down, so its captures are lost. What is shown can still be saved with Export.',
           notebook,
         ),
       };
   }
 }
 
-/** Others are there and this one is not: a kernel that has told of none may be about to. */
+/** Others are there and this one is not: a kernel that has reported none may be about to. */
 function isUnknown({ store }: IConnection, experiment: string): boolean {
   const experiments = store?.get().experiments;
   return experiments !== undefined && experiments.size > 0 && !experiments.has(experiment);

@@ -14,7 +14,7 @@ export function findCell(panel: NotebookPanel, source: ISourceLine): number {
   if (counted >= 0 && lineOf(cells[counted], text, source.line) > 0) {
     return counted;
   }
-  // Run again since, the cell carries another number; its text still tells it.
+  // Run again since, the cell carries another number; its text still identifies it.
   const holding = cells
     .map((cell, index) => (cell.type === 'code' && holds(cell, text) ? index : -1))
     .filter((index) => index >= 0);

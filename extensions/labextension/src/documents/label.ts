@@ -6,7 +6,7 @@ import { count, oneLine } from '@torch-workbench/views';
 export interface ICaptureName {
   /** The experiment's name. */
   name: string;
-  /** `step 43`, `42 → 43` of a comparison; empty while the kernel has not told. */
+  /** `step 43`, `42 → 43` of a comparison; empty until the kernel reports it. */
   label: string;
 }
 
@@ -32,7 +32,9 @@ export function nameOf(
   return { name, label };
 }
 
-/** `early-exit · step 43 · graph`: what tells tabs apart comes first, a narrow tab cuts the end. */
+/**
+ * `early-exit · step 43 · graph`: what distinguishes tabs comes first, a narrow tab cuts the end.
+ */
 export function titleOf(
   kind: CaptureKind,
   { name, label }: ICaptureName,

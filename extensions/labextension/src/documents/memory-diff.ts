@@ -20,7 +20,9 @@ import {
 } from './memory-side';
 import type { IPlace } from './record-panel';
 
-/** Which two recordings a tab compares; plain data, so that a reloaded page can ask for them again. */
+/**
+ * Which two recordings a tab compares; plain data, so that a reloaded page can request them again.
+ */
 export interface IMemoryDiffAddress {
   a: IMemorySide;
   b: IMemorySide;
@@ -104,7 +106,7 @@ export class MemoryDiffTab extends Panel {
     this.waits = false;
     const { a, b } = this.address;
     const { trans } = this.sources;
-    this.tell('busy', trans.__('Reading %1 and %2…', nameOfSide(a), nameOfSide(b)));
+    this.showMessage('busy', trans.__('Reading %1 and %2…', nameOfSide(a), nameOfSide(b)));
     try {
       const both = [a, b].map((side) => load(side, this.sources, work.signal));
       const [first, second] = await Promise.all(both);
@@ -116,7 +118,7 @@ export class MemoryDiffTab extends Panel {
         this.fail(error);
       }
     } finally {
-      work.abort(); // what the other side still reads, nobody waits for
+      work.abort(); // what the other side still reads, no caller waits for
       this.work = null;
     }
   }
@@ -141,12 +143,12 @@ export class MemoryDiffTab extends Panel {
     if (error instanceof NotHereYet) {
       const { notebook } = error;
       this.waits = true;
-      this.tell('status', error.message, {
+      this.showMessage('status', error.message, {
         label: trans.__('Open the notebook'),
         run: () => void this.commands.execute('docmanager:open', { path: notebook }),
       });
     } else {
-      this.tell('error', messageOf(error), {
+      this.showMessage('error', messageOf(error), {
         label: trans.__('Try again'),
         run: () => void this.fetch(),
       });
@@ -160,10 +162,10 @@ export class MemoryDiffTab extends Panel {
     return barButton(trans.__('Save as CSV'), title, save);
   }
 
-  private tell(...what: Parameters<Notice['tell']>): void {
+  private showMessage(...what: Parameters<Notice['showMessage']>): void {
     this.body.hide();
     this.notice.show();
-    this.notice.tell(...what);
+    this.notice.showMessage(...what);
   }
 
   private readonly notice = new Notice();

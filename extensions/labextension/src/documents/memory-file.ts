@@ -7,7 +7,7 @@ import type { Message } from '@lumino/messaging';
 import { Widget } from '@lumino/widgets';
 import { bytes, messageOf } from '@torch-workbench/views';
 import type { Slots } from '@torch-workbench/views/graph';
-import { type Overview, OverviewView, type Stretch } from '@torch-workbench/views/overview';
+import { type Overview, OverviewView, type EventRange } from '@torch-workbench/views/overview';
 import { CommandIDs } from '../tokens';
 import { type IMemoryPart, isElsewhere, type WorkbenchServer } from '../server';
 import { exportButton } from './export-menu';
@@ -20,7 +20,7 @@ import { type IPlace, RecordPanel } from './record-panel';
 
 /**
  * A memory file of the server's: a snapshot of the allocator, or a saved record. A process of the
- * server reads it, never this page. Of one too long to be shown at once, a stretch is chosen first.
+ * server reads it, never this page. Of one too long to be shown at once, a range is chosen first.
  */
 export class MemoryFileView extends RecordPanel {
   constructor(
@@ -34,11 +34,11 @@ export class MemoryFileView extends RecordPanel {
     this.exports = exportButton(commands, () => this.record.kind, trans);
     this.bar = new MemoryParts(trans, {
       device: (device) => void this.load({ device }),
-      stretch: () => this.choose(),
+      range: () => this.choose(),
     });
     this.chooserBar = new MemoryParts(trans, {
       device: (device) => void this.load({ device, overview: true }),
-      stretch: () => undefined,
+      range: () => undefined,
     });
     this.compare = compareButton(() => {
       const args = { paths: [context.path] };
@@ -47,7 +47,7 @@ export class MemoryFileView extends RecordPanel {
     this.range.addClass('jp-Workbench-view');
     this.addWidget(this.range);
     this.range.hide();
-    this.tell('busy', trans.__('Reading %1…', this.file));
+    this.showMessage('busy', trans.__('Reading %1…', this.file));
     void this.begin();
   }
 
@@ -76,8 +76,8 @@ export class MemoryFileView extends RecordPanel {
     this.range.hide();
   }
 
-  protected override tell(...what: Parameters<RecordPanel['tell']>): void {
-    super.tell(...what);
+  protected override showMessage(...what: Parameters<RecordPanel['showMessage']>): void {
+    super.showMessage(...what);
     this.range.hide();
   }
 
@@ -98,7 +98,7 @@ export class MemoryFileView extends RecordPanel {
     }
     // Not before: that a file is known at all is a change, too, and it would be read twice.
     this.context.fileChanged.connect(this.readAnew, this);
-    // What JupyterLab keeps of a file whose content it did not ask for is without its size.
+    // What JupyterLab keeps of a file whose content it did not request is without its size.
     const about = this.contents.get(this.context.path, { content: false });
     this.size = await about.then(({ size }) => size).catch(() => undefined);
     await this.load({});
@@ -108,7 +108,7 @@ export class MemoryFileView extends RecordPanel {
     void this.load({});
   }
 
-  /** Reads a part of the file; what was asked for before, and is still read, is given up. */
+  /** Reads a part of the file; what was requested before, and is still read, is given up. */
   private async load(part: IMemoryPart & { overview?: boolean }): Promise<void> {
     if (this.isDisposed) {
       return;
@@ -144,7 +144,7 @@ export class MemoryFileView extends RecordPanel {
     }
   }
 
-  /** The recording from afar, to choose a stretch of it. */
+  /** The overview of the recording, to choose a range of it. */
   private choose(): void {
     const { seen, part } = this;
     if (seen === null) {
@@ -152,11 +152,11 @@ export class MemoryFileView extends RecordPanel {
     }
     this.afar ??= this.newOverview(seen);
     const { device, start, end } = part ?? {};
-    const isStretch = start !== undefined && end !== undefined && device === deviceOf(seen);
+    const isRange = start !== undefined && end !== undefined && device === deviceOf(seen);
     this.body.hide();
     this.hideNotice();
     this.range.show();
-    this.afar.show(seen, isStretch ? { start, end } : null, this.record.bytes !== null);
+    this.afar.show(seen, isRange ? { start, end } : null, this.record.bytes !== null);
     this.chooserBar.show(seen, { device: deviceOf(seen) });
     this.afar.focus();
   }
@@ -164,7 +164,7 @@ export class MemoryFileView extends RecordPanel {
   private newOverview(seen: Overview): OverviewView {
     const { chooserBar } = this;
     const events = {
-      open: (stretch: Stretch) => void this.load({ device: deviceOf(this.seen), ...stretch }),
+      open: (range: EventRange) => void this.load({ device: deviceOf(this.seen), ...range }),
       back: () => this.back(),
     };
     const view = new OverviewView(seen, events, { lead: [chooserBar.device] });
@@ -183,7 +183,7 @@ export class MemoryFileView extends RecordPanel {
   private wait(work: AbortController, part: IMemoryPart): void {
     const { trans, file, size } = this;
     const what = size == null ? file : trans.__('%1 (%2)', file, bytes(size));
-    this.tell('busy', trans.__('Reading %1 in a process of the server…', what), {
+    this.showMessage('busy', trans.__('Reading %1 in a process of the server…', what), {
       label: trans.__('Stop'),
       run: () => {
         work.abort();
@@ -199,7 +199,7 @@ export class MemoryFileView extends RecordPanel {
     if (this.seen !== null) {
       return this.choose();
     }
-    this.tell('status', this.trans.__('%1 was not read to its end.', this.file), {
+    this.showMessage('status', this.trans.__('%1 was not read to its end.', this.file), {
       label: this.trans.__('Read it'),
       run: () => void this.load(part),
     });
@@ -208,14 +208,14 @@ export class MemoryFileView extends RecordPanel {
   private async fail(error: unknown, part: IMemoryPart): Promise<void> {
     if (isElsewhere(error) && this.file.endsWith('.safetensors')) {
       try {
-        // Nobody is asked then.
+        // No dialog is shown then.
         return this.draw(await readHere(this.contents, this.context.path));
       } catch (reason) {
         error = reason;
       }
     }
     if (!this.isDisposed) {
-      this.tell('error', messageOf(error), {
+      this.showMessage('error', messageOf(error), {
         label: this.trans.__('Try again'),
         run: () => void this.load(part),
       });

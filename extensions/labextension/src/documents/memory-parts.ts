@@ -6,13 +6,13 @@ import { barButton } from './bar-button';
 
 interface IEvents {
   device: (device: number) => void;
-  stretch: () => void;
+  range: () => void;
 }
 
-/** Which device of a memory file is shown, and which stretch of it; nothing where there is one. */
+/** Which device of a memory file is shown, and which range of it; nothing where there is one. */
 export class MemoryParts {
   readonly device = document.createElement('select');
-  private readonly stretch: HTMLButtonElement;
+  private readonly range: HTMLButtonElement;
 
   constructor(
     private readonly trans: TranslationBundle,
@@ -20,16 +20,16 @@ export class MemoryParts {
   ) {
     this.device.className = 'wv-btn jp-Workbench-device';
     this.device.setAttribute('aria-label', trans.__('Device'));
-    this.device.title = trans.__('The file holds several devices');
+    this.device.title = trans.__('The recording has several devices');
     this.device.hidden = true;
     this.device.addEventListener('change', () => events.device(Number(this.device.value)));
-    const title = trans.__('Choose another stretch of the recording');
-    this.stretch = barButton('', title, () => events.stretch());
-    this.stretch.hidden = true;
+    const title = trans.__('Choose another range of the recording');
+    this.range = barButton('', title, () => events.range());
+    this.range.hidden = true;
   }
 
   get elements(): readonly HTMLElement[] {
-    return [this.device, this.stretch];
+    return [this.device, this.range];
   }
 
   show(seen: Overview | null, part: IMemoryPart): void {
@@ -40,9 +40,9 @@ export class MemoryParts {
     );
     this.device.value = String(part.device ?? devices[0] ?? '');
     const { start, end } = part;
-    this.stretch.hidden = seen === null || start === undefined || end === undefined;
+    this.range.hidden = seen === null || start === undefined || end === undefined;
     if (seen !== null && start !== undefined && end !== undefined) {
-      this.stretch.textContent = this.trans.__(
+      this.range.textContent = this.trans.__(
         'Events %1 to %2 of %3',
         count(start),
         count(end),

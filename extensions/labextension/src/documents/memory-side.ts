@@ -13,7 +13,7 @@ import { deviceOf } from './memory-parts';
 export interface IFileSide {
   /** As the contents manager knows it. */
   path: string;
-  /** Which device and stretch of it; all of it, of the busiest device, where that is left out. */
+  /** Which device and range of it; all of it, of the busiest device, where that is left out. */
   part?: IMemoryPart;
 }
 
@@ -25,7 +25,10 @@ export interface ICaptureSide extends ICaptureName {
   capture: string;
 }
 
-/** One of two recordings that are compared; plain data, so that a reloaded page can ask again. */
+/**
+ * One of two recordings that are compared; plain data, so that a reloaded page can request them
+ * again.
+ */
 export type IMemorySide = IFileSide | ICaptureSide;
 
 /** Those who hold recordings. */
@@ -56,7 +59,7 @@ function isFile(side: IMemorySide): side is IFileSide {
   return 'path' in side;
 }
 
-/** What tells a side from another one. */
+/** What distinguishes a side from another one. */
 export function keyOf(side: IMemorySide): string {
   return isFile(side) ? JSON.stringify([side.path, side.part ?? {}]) : side.capture;
 }
@@ -74,7 +77,7 @@ export function stemOfSide(side: IMemorySide): string {
   return isFile(side) ? stemOfFile(nameOfSide(side)) : nameOfSide(side);
 }
 
-/** The folder that it lies in, or its notebook. */
+/** The folder that it is in, or its notebook. */
 export function folderOf(side: IMemorySide): string {
   return PathExt.dirname(isFile(side) ? side.path : side.notebook);
 }
@@ -134,7 +137,7 @@ async function loadFile(
     const device = deviceOf(found);
     const whole: IMemoryPart = device === undefined ? {} : { device };
     const [start, end] = proposed;
-    // Too long to be shown whole: the stretch around its peak has all that the peak is made of.
+    // Too long to be shown whole: the range around its peak has all that the peak is made of.
     const chosen = events > most ? { ...whole, start, end } : whole;
     const again = await server.memoryRecord(local, chosen, signal);
     if (again instanceof ArrayBuffer) {

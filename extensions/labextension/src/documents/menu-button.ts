@@ -10,7 +10,7 @@ export class MenuButton {
     private readonly commands: CommandRegistry,
     /** Fills the menu, each time that it opens. */
     private readonly fill: (menu: Menu) => void,
-    /** Which edges of button and menu lie below each other. */
+    /** Which edges of button and menu are aligned. */
     private readonly edge: 'left' | 'right' = 'left',
   ) {
     this.element = document.createElement('button');

@@ -18,10 +18,12 @@ import {
 } from '@torch-workbench/views/graph';
 import { type MemoryViewState, mount as mountMemory } from '@torch-workbench/views/memory';
 
-/** What a view of memory may ask of its host: questions, and the graph beside it. */
+/**
+ * What a view of memory may request from its host: answers to questions, and the graph beside it.
+ */
 export type MemoryHost = Pick<MemoryViewState, 'ask' | 'openModule'>;
 
-/** What a mounted view is told: its record, what it may ask, and the colours of another step. */
+/** What a mounted view receives: its record, what it may query, and the colours of another step. */
 export interface IRecordState extends Pick<GraphViewState, 'colours'>, MemoryHost {
   readonly record: CompareRecord | CompileRecord | GraphRecord | GraphDiff | MemoryRecord | null;
   readonly error: null;
@@ -62,7 +64,7 @@ export class MountedRecord implements Store<IRecordState, never> {
   }
 
   /**
-   * Draws the bytes of a record; one of memory may ask its host. Throws one sentence when they are no
+   * Draws the bytes of a record; one of memory may query its host. Throws one sentence when they are no
    * record that has a view.
    */
   show(bytes: ArrayBuffer, host: MemoryHost = {}): void {
@@ -83,8 +85,8 @@ export class MountedRecord implements Store<IRecordState, never> {
     }
   }
 
-  /** Tells the view something besides its record. */
-  tell(change: Omit<IRecordState, 'record' | 'error'>): void {
+  /** Passes the view something besides its record. */
+  update(change: Omit<IRecordState, 'record' | 'error'>): void {
     this.set({ ...this.state, ...change });
   }
 
@@ -186,7 +188,7 @@ class GraphIn implements IView {
   }
 }
 
-/** All of the view is in the extension; only a widget has to ask for these parts of it. */
+/** All of the view is in the extension; only a widget has to request these parts of it. */
 const PARTS = {
   whatIf: () => import('@torch-workbench/views/what-if'),
   flame: () => import('@torch-workbench/views/flame'),

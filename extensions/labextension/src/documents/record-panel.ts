@@ -64,10 +64,10 @@ export abstract class RecordPanel extends Panel {
   }
 
   /** One sentence in place of the view. */
-  protected tell(...what: Parameters<Notice['tell']>): void {
+  protected showMessage(...what: Parameters<Notice['showMessage']>): void {
     this.body.hide();
     this.notice.show();
-    this.notice.tell(...what);
+    this.notice.showMessage(...what);
   }
 
   /** Takes the sentence away, for what a subclass shows in its place. */

@@ -10,7 +10,7 @@ export const NOTEBOOK_ATTRIBUTE = 'data-workbench-notebook';
 /** And of which experiment it shows a capture. */
 export const EXPERIMENT_ATTRIBUTE = 'data-workbench-experiment';
 
-/** What the event asks for, null when it is not one of ours. */
+/** What the event requests, null when it is not one of ours. */
 export function readRequest(event: Event): IOpenRequest | null {
   const detail = (event as CustomEvent<Partial<IOpenRequest> | null>).detail;
   return detail != null && KINDS.includes(String(detail.kind)) ? (detail as IOpenRequest) : null;

@@ -2,7 +2,7 @@ import type { Contents } from '@jupyterlab/services';
 import { PathExt } from '@jupyterlab/coreutils';
 
 const CHUNK = 0x8000;
-/** As many names are tried before the person is told. */
+/** As many names are tried before an error is shown. */
 const MOST_NAMES = 1000;
 
 /** `early exit · step 1,042`, `graph.pdf` -> `early-exit-step-1042.graph.pdf`. */

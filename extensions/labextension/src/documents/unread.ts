@@ -16,7 +16,7 @@ export class UnreadModelFactory extends TextModelFactory {
     return UNREAD;
   }
 
-  /** Without a format no content is asked for. */
+  /** Without a format no content is requested. */
   override get fileFormat(): null {
     return null;
   }

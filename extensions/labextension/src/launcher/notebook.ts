@@ -15,7 +15,7 @@ export async function createClassifier(
   return model.path;
 }
 
-/** A notebook opens without asking for a kernel when it names one that this server has. */
+/** A notebook opens without requesting a kernel when it names one that this server has. */
 function withKernel(
   notebook: INotebookContent,
   spec: KernelSpec.ISpecModel | null,

@@ -42,12 +42,12 @@ export class ProgressOutput extends Widget implements IRenderMime.IRenderer {
     const panel = this.connections.forNode(this.node)?.panel;
     const kernel = panel?.sessionContext.session?.kernel ?? null;
     if (panel === undefined || kernel === null || !this.isMeasured(panel, kernel.status)) {
-      this.said.textContent = trans.__('Nothing is measured here any more.');
+      this.said.textContent = trans.__('The measurement is no longer running.');
       return;
     }
     // A second interrupt would meet the cleaning up after the first.
     this.button.disabled = true;
-    this.said.textContent = trans.__('Stopping, as soon as the processes are gone…');
+    this.said.textContent = trans.__('Stopping: waiting for the processes to end…');
     try {
       await kernel.interrupt();
     } catch (error) {
@@ -58,7 +58,7 @@ export class ProgressOutput extends Widget implements IRenderMime.IRenderer {
   }
 
   /**
-   * Whether the cell runs, or somebody else's may. The kernel's status alone does not tell: one that
+   * Whether the cell runs, or another client's may. The kernel's status alone does not show it: one that
    * answers the panel beside a cell calls itself idle once it has answered.
    */
   private isMeasured(panel: NotebookPanel, status: string): boolean {

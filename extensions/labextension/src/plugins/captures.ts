@@ -9,7 +9,7 @@ import { CommandIDs, IWorkbenchConnections } from '../tokens';
 
 export const captures: JupyterFrontEndPlugin<void> = {
   id: 'torch-workbench:captures',
-  description: 'Goes from capture to capture in one tab, compares them, swaps what is compared.',
+  description: 'Steps through captures in one tab, compares two, swaps the compared sides.',
   autoStart: true,
   requires: [IWorkbenchConnections],
   optional: [ICommandPalette, ITranslator],

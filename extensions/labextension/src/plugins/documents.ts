@@ -17,7 +17,7 @@ import { CommandIDs, IWorkbenchConnections } from '../tokens';
 
 type CaptureTab = MainAreaWidget<CaptureView>;
 
-/** What is asked for, of which only the kind must be known. */
+/** What is requested, of which only the kind must be known. */
 interface IWanted {
   notebook?: string;
   experiment?: string;
@@ -68,7 +68,7 @@ export const documents: JupyterFrontEndPlugin<void> = {
       return view;
     }
 
-    /** The capture asked for, else the newest, else one of the next step. */
+    /** The requested capture, else the newest, else one of the next step. */
     async function choose(kind: CaptureKind, wanted: IWanted): Promise<ICaptureAddress> {
       const connection =
         wanted.notebook === undefined ? connections.current : connections.forPath(wanted.notebook);

@@ -14,7 +14,7 @@ export const launcher: JupyterFrontEndPlugin<void> = {
   optional: [ILauncher, IDefaultFileBrowser, ICommandPalette, ITranslator],
   activate: (
     app: JupyterFrontEnd,
-    cards: ILauncher | null,
+    launcherItems: ILauncher | null,
     browser: IDefaultFileBrowser | null,
     palette: ICommandPalette | null,
     translator: ITranslator | null,
@@ -35,7 +35,7 @@ export const launcher: JupyterFrontEndPlugin<void> = {
         return app.commands.execute('docmanager:open', { path, factory: 'Notebook' });
       },
     });
-    cards?.add({ command, category, rank: 1 });
+    launcherItems?.add({ command, category, rank: 1 });
     palette?.addItem({ command, category, args: { isPalette: true } });
   },
 };

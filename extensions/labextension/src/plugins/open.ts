@@ -15,7 +15,7 @@ import {
 
 export const open: JupyterFrontEndPlugin<void> = {
   id: 'torch-workbench:open',
-  description: 'Opens what a view asks for: a capture, TensorBoard, a line of code.',
+  description: 'Opens what a view requests: a capture, TensorBoard, a line of code.',
   autoStart: true,
   requires: [IWorkbenchConnections],
   optional: [ITranslator],
@@ -121,11 +121,11 @@ export const open: JupyterFrontEndPlugin<void> = {
       const path = await server.contentsPath(source.filename);
       if (path === null) {
         throw new Error(
-          trans.__('%1 lies outside the folder that JupyterLab serves.', source.filename),
+          trans.__('%1 is outside the folder that JupyterLab serves.', source.filename),
         );
       }
       await openDocument({ path, factory: 'Editor' });
-      // Notebook 7 opens a file in a page of its own, which cannot be told of a line.
+      // Notebook 7 opens a file in a page of its own, which does not accept a line.
       if (commands.hasCommand('fileeditor:go-to-line')) {
         await commands.execute('fileeditor:go-to-line', { line: source.line, column: 1 });
       }

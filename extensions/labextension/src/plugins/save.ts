@@ -66,7 +66,7 @@ export const save: JupyterFrontEndPlugin<void> = {
 
     commands.addCommand(CommandIDs.saveCapture, {
       label: trans.__('Save Capture as a File'),
-      caption: trans.__('Save the record of this tab beside its notebook'),
+      caption: trans.__('Save the record of this tab next to its notebook'),
       isEnabled: () => reason(formatOf('record')) === '',
       execute: reporting(() => saveAs(formatOf('record'))),
     });

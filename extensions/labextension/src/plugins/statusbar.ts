@@ -32,7 +32,7 @@ export const statusbar: JupyterFrontEndPlugin<void> = {
       const [state = null, ...others] = running(connections.current);
       const next = settings.showStatus && state !== null;
       if (state !== null) {
-        item.tell(state, others);
+        item.showState(state, others);
       }
       if (next !== active) {
         active = next;

@@ -42,7 +42,7 @@ export const tensorboard: JupyterFrontEndPlugin<void> = {
     labShell: ILabShell | null,
     restorer: ILayoutRestorer | null,
     themes: IThemeManager | null,
-    cards: ILauncher | null,
+    launcherItems: ILauncher | null,
     browser: IDefaultFileBrowser | null,
     palette: ICommandPalette | null,
     translator: ITranslator | null,
@@ -75,7 +75,7 @@ export const tensorboard: JupyterFrontEndPlugin<void> = {
     });
     commands.addCommand(CommandIDs.reloadTensorBoard, {
       label: trans.__('Reload TensorBoard'),
-      caption: trans.__('Draw the TensorBoard tab anew'),
+      caption: trans.__('Reload the TensorBoard tab'),
       icon: refreshIcon,
       isEnabled: () => tracker.currentWidget !== null,
       execute: () => tracker.currentWidget?.content.reload(),
@@ -89,7 +89,10 @@ export const tensorboard: JupyterFrontEndPlugin<void> = {
     });
     tracker.currentChanged.connect(() => commands.notifyCommandChanged());
 
-    /** `runs` beside the notebook is where runs are written; scanning a whole home takes long. */
+    /**
+     * `runs` beside the notebook is where runs are written; scanning a whole home directory takes
+     * long.
+     */
     async function askLogdir(folder: string): Promise<string | null> {
       const answer = await InputDialog.getText({
         title: trans.__('Open TensorBoard'),
@@ -106,7 +109,7 @@ export const tensorboard: JupyterFrontEndPlugin<void> = {
       name: (tab: MainAreaWidget) => (tab as DashboardTab).content.logdir,
     });
     const category = trans.__('Workbench');
-    cards?.add({ command: CommandIDs.openTensorBoard, category, rank: 2 });
+    launcherItems?.add({ command: CommandIDs.openTensorBoard, category, rank: 2 });
     for (const command of [
       CommandIDs.openTensorBoard,
       CommandIDs.reloadTensorBoard,

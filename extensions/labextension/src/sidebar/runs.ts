@@ -81,7 +81,7 @@ export class RunsStore {
   delete(run: IRunSummary): Promise<void> {
     return this.change(
       () => this.server.deleteRun(run.path),
-      this.trans.__('%1 is not there any more: it was deleted or moved meanwhile.', run.name),
+      this.trans.__('%1 no longer exists: it was deleted or moved.', run.name),
     );
   }
 
@@ -89,7 +89,7 @@ export class RunsStore {
   restore(run: IDeletedRun): Promise<string> {
     return this.change(
       () => this.server.restoreRun(run.path),
-      this.trans.__('%1 was put back or removed meanwhile.', run.name),
+      this.trans.__('%1 was already restored or removed.', run.name),
     );
   }
 

@@ -59,7 +59,7 @@ export class Section extends PanelWithToolbar {
     return button;
   }
 
-  /** Shows a view; the one before is ended. `key` tells whether it is another one. */
+  /** Shows a view; the one before is ended. `key` shows whether it is another one. */
   display(key: unknown, mount: Mount): void {
     if (key !== this.key) {
       this.clear();
@@ -71,11 +71,11 @@ export class Section extends PanelWithToolbar {
   }
 
   /** Shows one sentence instead of a view. */
-  say(...what: Parameters<Notice['tell']>): void {
+  showMessage(...what: Parameters<Notice['showMessage']>): void {
     this.clear();
     this.body.hide();
     this.notice.show();
-    this.notice.tell(...what);
+    this.notice.showMessage(...what);
   }
 
   private clear(): void {

@@ -135,30 +135,40 @@ export class WorkbenchSidebar extends SidePanel {
     this.experiments.note = this.modes.note = this.captures.note = '';
     this.capture.enabled = false;
     if (connection === null) {
-      this.experiments.say('status', trans.__('Open a notebook to see its experiments.'), {
+      this.experiments.showMessage('status', trans.__('Open a notebook to see its experiments.'), {
         label: trans.__('New classifier notebook'),
         run: () => void this.commands.execute(CommandIDs.createClassifier).catch(report),
       });
     } else if (connection.status === 'none') {
-      this.experiments.say('status', trans.__('This notebook has no kernel.'), {
+      this.experiments.showMessage('status', trans.__('This notebook has no kernel.'), {
         label: trans.__('Choose a kernel'),
         run: () => void this.commands.execute('notebook:change-kernel').catch(report),
       });
     } else if (connection.status === 'waiting') {
       const { detail } = connection;
       if (detail === '') {
-        this.experiments.say('busy', trans.__('Asking this kernel for its experiments…'));
+        this.experiments.showMessage(
+          'busy',
+          trans.__('Requesting the experiments of this kernel…'),
+        );
       } else {
-        this.experiments.say('error', trans.__('No answer of this kernel yet: %1.', detail));
+        this.experiments.showMessage(
+          'error',
+          trans.__('No answer of this kernel yet: %1.', detail),
+        );
       }
     } else {
-      this.experiments.say('status', trans.__('There is no experiment in this kernel yet.'), {
-        label: trans.__('Insert a cell that makes one'),
-        run: () => insertExperiment(connection.panel),
-      });
+      this.experiments.showMessage(
+        'status',
+        trans.__('There is no experiment in this kernel yet.'),
+        {
+          label: trans.__('Insert a cell that makes one'),
+          run: () => insertExperiment(connection.panel),
+        },
+      );
     }
-    this.modes.say('status', trans.__('The modes of an experiment appear here.'));
-    this.captures.say('status', trans.__('Graphs and memory timelines appear here.'));
+    this.modes.showMessage('status', trans.__('The modes of an experiment appear here.'));
+    this.captures.showMessage('status', trans.__('Graphs and memory timelines appear here.'));
   }
 
   private showRuns(): void {
@@ -167,7 +177,7 @@ export class WorkbenchSidebar extends SidePanel {
     const folder = PathExt.basename(root) || trans.__('the folder that Jupyter serves');
     this.runs.note = runs.length > 0 ? trans.__('%1 in %2/', count(runs.length), folder) : '';
     if (error !== null) {
-      this.runs.say('error', error, {
+      this.runs.showMessage('error', error, {
         label: trans.__('Try again'),
         run: () => void this.runsStore.refresh(),
       });
@@ -175,7 +185,7 @@ export class WorkbenchSidebar extends SidePanel {
       const sentence = loading
         ? trans.__('Reading the runs…')
         : trans.__('There are no runs in %1/ yet.', folder);
-      this.runs.say(loading ? 'busy' : 'status', sentence);
+      this.runs.showMessage(loading ? 'busy' : 'status', sentence);
     } else {
       this.runs.display(root, (node) =>
         mountRuns(node, this.runsStore, {
@@ -205,7 +215,7 @@ export class WorkbenchSidebar extends SidePanel {
       : this.trans.__('%1, %2 cores, %3', kernel.device, kernel.cores, bytes(kernel.memory_bytes));
   }
 
-  /** A store has no name; a section must still tell one from another. */
+  /** A store has no name; a section must still distinguish them. */
   private keyOf(store: PacedStore): number {
     const known = this.keys.get(store) ?? ++this.lastKey;
     this.keys.set(store, known);

@@ -21,7 +21,7 @@ export class StatusItem extends Widget {
   }
 
   /** Shows `state`, and how many others train; only what changed touches the page. */
-  tell(state: ExperimentState, others: readonly ExperimentState[] = []): void {
+  showState(state: ExperimentState, others: readonly ExperimentState[] = []): void {
     const more = others.length > 0 ? this.trans.__(' and %1 more', count(others.length)) : '';
     const text = `${oneLine(state.name, 24)}: ${this.describe(state)}${more}`;
     const all = [state, ...others].map((one) => `${oneLine(one.name, 60)}: ${this.describe(one)}`);

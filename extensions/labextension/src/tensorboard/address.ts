@@ -15,8 +15,8 @@ const FIRST = ['train/loss', 'val/loss', 'train/accuracy', 'val/accuracy'];
 /** The same address with loss and accuracy pinned above the rest; what a run has not is left out. */
 export function pinned(address: string): string {
   const url = new URL(address);
-  const cards = FIRST.map((tag) => ({ plugin: 'scalars', tag }));
-  url.searchParams.set('pinnedCards', JSON.stringify(cards));
+  const pinned = FIRST.map((tag) => ({ plugin: 'scalars', tag }));
+  url.searchParams.set('pinnedCards', JSON.stringify(pinned));
   return url.href;
 }
 

@@ -21,7 +21,7 @@ export class IdleStopper {
   unseen(id: string): void {
     if (!this.hiddenSince.has(id)) {
       this.hiddenSince.set(id, Date.now());
-      this.arm(id);
+      this.startTimer(id);
     }
   }
 
@@ -33,11 +33,11 @@ export class IdleStopper {
   private restart(): void {
     for (const id of this.hiddenSince.keys()) {
       this.clear(id);
-      this.arm(id);
+      this.startTimer(id);
     }
   }
 
-  private arm(id: string): void {
+  private startTimer(id: string): void {
     const minutes = this.settings.tensorboardIdleMinutes;
     const since = this.hiddenSince.get(id);
     if (minutes > 0 && since !== undefined) {

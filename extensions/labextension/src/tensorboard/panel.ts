@@ -14,10 +14,12 @@ import { frameUrl, pinned, themed } from './address';
 /** What a TensorBoard tab is doing. */
 export type DashboardState = 'starting' | 'running' | 'failed' | 'stopped';
 
-/** How often a visible tab asks whether its dashboard still runs. */
+/** How often a visible tab checks whether its dashboard still runs. */
 const CHECK_MS = 30_000;
 
-/** TensorBoard of one log directory: asks the server for it, shows it, says why when it cannot. */
+/**
+ * TensorBoard of one log directory: requests it from the server, shows it, says why when it cannot.
+ */
 export class TensorBoardPanel extends Panel {
   /** The state changed, or the tab came into or went out of sight. */
   readonly stateChanged = new Signal<TensorBoardPanel, DashboardState>(this);
@@ -120,7 +122,7 @@ export class TensorBoardPanel extends Panel {
 
   /** The dashboard was ended because the tab was out of sight for long. */
   stoppedWhileHidden(): void {
-    this.showStopped(this.trans.__('TensorBoard was stopped because nobody looked at it.'));
+    this.showStopped(this.trans.__('TensorBoard was stopped because its tab was hidden.'));
   }
 
   protected override onAfterShow(msg: Message): void {
@@ -163,7 +165,7 @@ export class TensorBoardPanel extends Panel {
     return page.title === 'Workbench' && said !== ''
       ? said
       : this.trans.__(
-          'Another page came in TensorBoard’s place (“%1”): Jupyter may want a login, then reload this page; or a proxy answers for it.',
+          'Another page was loaded instead of TensorBoard (“%1”): if Jupyter requires a login, reload this page; otherwise a proxy may have sent it.',
           oneLine(page.title, 80),
         );
   }
@@ -177,7 +179,7 @@ export class TensorBoardPanel extends Panel {
     try {
       const all = await this.server.dashboards();
       if (this.running === running && !all.some((one) => one.id === running.id)) {
-        this.showStopped(this.trans.__('TensorBoard was stopped because nobody used it.'));
+        this.showStopped(this.trans.__('TensorBoard was stopped because it was not in use.'));
       }
     } catch {
       // An unreachable server says so by itself; the page may still be read.
@@ -194,7 +196,7 @@ export class TensorBoardPanel extends Panel {
   private fail(error: unknown): void {
     this.clear();
     this.enter('failed');
-    this.notice.tell('error', messageOf(error), {
+    this.notice.showMessage('error', messageOf(error), {
       label: this.trans.__('Try again'),
       run: () => void this.start(),
     });
@@ -203,7 +205,7 @@ export class TensorBoardPanel extends Panel {
   private showStopped(sentence: string): void {
     this.clear();
     this.enter('stopped');
-    this.notice.tell('status', sentence, {
+    this.notice.showMessage('status', sentence, {
       label: this.trans.__('Start TensorBoard'),
       run: () => void this.start(),
     });
@@ -221,7 +223,10 @@ export class TensorBoardPanel extends Panel {
     this.frame.toggleClass('jp-mod-loading', state === 'starting');
     this.notice.setHidden(state === 'running');
     if (state === 'starting') {
-      this.notice.tell('busy', this.trans.__('Starting TensorBoard of %1…', this.logdir || '/'));
+      this.notice.showMessage(
+        'busy',
+        this.trans.__('Starting TensorBoard of %1…', this.logdir || '/'),
+      );
     }
     this.stateChanged.emit(state);
   }

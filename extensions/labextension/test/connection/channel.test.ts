@@ -189,7 +189,7 @@ describe('CommChannel over a second connection', () => {
     forgetSubshells(connection, true);
     channel.close();
     await CommChannel.open(connection, 'me');
-    // the new process is told nothing of a comm of the one before
+    // the new process is not notified of a comm of the one before
     expect(shells()).toEqual(['shell-1', 'shell-1', 'shell-1', 'shell-2']);
     expect(kernel.subshells).toBe(2);
   });
@@ -197,12 +197,12 @@ describe('CommChannel over a second connection', () => {
   it('uses the shell of cells where the kernel answers no request for another', async () => {
     const { kernel, connection, sent } = secondConnection(true);
     const shells = (): unknown[] => sent.map(({ header }) => header.subshell_id);
-    const asked = vi.spyOn(kernel, 'requestCreateSubshell');
+    const requested = vi.spyOn(kernel, 'requestCreateSubshell');
     vi.useFakeTimers();
     try {
       let answer: (reply: unknown) => void = () => undefined;
       const late = new Promise((resolve) => (answer = resolve));
-      asked.mockReturnValueOnce({ done: late as Promise<never> });
+      requested.mockReturnValueOnce({ done: late as Promise<never> });
       const opened = CommChannel.open(connection, 'me');
       await vi.runAllTimersAsync();
       (await opened).close();
@@ -211,16 +211,16 @@ describe('CommChannel over a second connection', () => {
       await vi.runAllTimersAsync();
       (await CommChannel.open(connection, 'me')).close();
       expect(shells().slice(2)).toEqual(['late', 'late']);
-      expect(asked).toHaveBeenCalledOnce();
+      expect(requested).toHaveBeenCalledOnce();
     } finally {
       vi.useRealTimers();
     }
   });
 
-  it('asks for a subshell anew after a request that was refused, as by a restart', async () => {
+  it('requests a subshell anew after a request that was refused, as by a restart', async () => {
     const { kernel, connection, sent } = secondConnection(true);
-    const asked = vi.spyOn(kernel, 'requestCreateSubshell');
-    asked.mockReturnValueOnce({ done: Promise.reject(new Error('canceled')) });
+    const requested = vi.spyOn(kernel, 'requestCreateSubshell');
+    requested.mockReturnValueOnce({ done: Promise.reject(new Error('canceled')) });
     await expect(CommChannel.open(connection, 'me')).rejects.toThrow('canceled');
     await CommChannel.open(connection, 'me');
     expect(sent.map(({ header }) => header.subshell_id)).toEqual(['shell-1']);

@@ -112,7 +112,7 @@ describe('the connection to a kernel without Workbench', () => {
     second.dispose();
   });
 
-  it('is settled by a restart that another connection asked for', () => {
+  it('is settled by a restart that another connection requested', () => {
     const connection = connect('import torch');
     hear('status', 'process');
     expect(connection.status).toBe('waiting');

@@ -59,7 +59,7 @@ describe('PacedStore', () => {
   beforeEach(() => void vi.useFakeTimers());
   afterEach(() => void vi.useRealTimers());
 
-  it('tells of a burst of changes once an interval, and of the last one', () => {
+  it('notifies of a burst of changes once an interval, and of the last one', () => {
     const { store, change } = source(3);
     const paced = new PacedStore(store, settings(500, 100));
     const seen: KernelModel[] = [];
@@ -77,15 +77,15 @@ describe('PacedStore', () => {
     expect(seen[1]).toBe(store.get());
   });
 
-  it('lets go of its source and its timer when it is disposed', () => {
+  it('releases its source and its timer when it is disposed', () => {
     const { store, change, listeners } = source(3);
     const paced = new PacedStore(store, settings(100, 100));
-    const told = vi.fn();
-    paced.subscribe(told);
+    const notified = vi.fn();
+    paced.subscribe(notified);
     change();
     paced.dispose();
     vi.advanceTimersByTime(1000);
-    expect(told).not.toHaveBeenCalled();
+    expect(notified).not.toHaveBeenCalled();
     expect(listeners.size).toBe(0);
     expect(vi.getTimerCount()).toBe(0);
   });

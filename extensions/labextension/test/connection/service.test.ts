@@ -60,8 +60,8 @@ describe('the current one of two notebooks', () => {
   });
 
   it('is the one whose capture is looked at, until a notebook is', () => {
-    const told: (string | undefined)[] = [];
-    connections.currentChanged.connect((_, connection) => told.push(connection?.path));
+    const notified: (string | undefined)[] = [];
+    connections.currentChanged.connect((_, connection) => notified.push(connection?.path));
     expect(current()).toBe('right.ipynb');
     lookAt(captureOf('left.ipynb'));
     expect(current()).toBe('left.ipynb');
@@ -72,7 +72,7 @@ describe('the current one of two notebooks', () => {
     lookAt(captureOf('left.ipynb'));
     lookAt(right);
     expect(current()).toBe('right.ipynb');
-    expect(told).toEqual(['left.ipynb', 'right.ipynb', 'left.ipynb', 'right.ipynb']);
+    expect(notified).toEqual(['left.ipynb', 'right.ipynb', 'left.ipynb', 'right.ipynb']);
   });
 
   it('stays where it is for a capture of a notebook that is closed', () => {

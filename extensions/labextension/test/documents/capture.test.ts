@@ -91,7 +91,7 @@ describe('a tab whose capture is in no kernel', () => {
     path = 'a/c.ipynb';
   });
 
-  it('asks as soon as the kernel can be asked', () => {
+  it('queries as soon as the kernel can be queried', () => {
     enter('absent');
     enter('open');
     expect(fetchRecord).toHaveBeenCalledWith('e1', 'g1');
@@ -110,6 +110,8 @@ describe('a tab whose capture is in no kernel', () => {
     experiments = new Map([['e2', { state: { captures: [] } }]]);
     enter('open');
     expect(note()).toBe('experiment gone');
-    expect(view.gone?.sentence).toContain('a/c.ipynb does not hold this experiment any more');
+    expect(view.gone?.sentence).toContain(
+      'This experiment is no longer in the kernel of a/c.ipynb',
+    );
   });
 });

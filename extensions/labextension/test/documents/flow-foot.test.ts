@@ -36,14 +36,14 @@ function piece(first: number, count: number, label = 'body'): FlowColumns {
 }
 
 describe('the gradient flow below a capture', () => {
-  const asked: number[] = [];
+  const requests: number[] = [];
   let step = 0;
   let held = true;
   let label = 'body';
   let flow: CaptureFlow;
   const gone: string[] = [];
   const fetchFlow = async (_: string, known: number) => {
-    asked.push(known);
+    requests.push(known);
     if (step === known) return null;
     return { bytes: piece(known + 1, step - known, label), known };
   };
@@ -52,7 +52,7 @@ describe('the gradient flow below a capture', () => {
     vi.useFakeTimers();
     vi.stubGlobal('IntersectionObserver', Sight);
     localStorage.clear();
-    [asked.length, step, label] = [0, 3, 'body'];
+    [requests.length, step, label] = [0, 3, 'body'];
     const node = document.body.appendChild(document.createElement('div'));
     held = true;
     const get = () => (held ? { state: { step } } : undefined);
@@ -84,24 +84,24 @@ describe('the gradient flow below a capture', () => {
     flow.update();
   };
 
-  it('is asked for when it is seen, at most once a second, and only for what is new', async () => {
+  it('is requested when it is seen, at most once a second, and only for what is new', async () => {
     await after(5000);
-    expect(asked).toEqual([]);
+    expect(requests).toEqual([]);
     Sight.show(true);
     await after(10);
-    expect(asked).toEqual([0]);
+    expect(requests).toEqual([0]);
     expect(newest()).toBe('3');
     for (let at = 4; at <= 20; at += 1) {
       trained(at);
       await after(100);
     }
-    expect(asked.length).toBeLessThanOrEqual(3);
+    expect(requests.length).toBeLessThanOrEqual(3);
     await after(3000);
-    expect(asked[1]).toBe(3);
+    expect(requests[1]).toBe(3);
     expect(newest()).toBe('20');
-    const quiet = asked.length;
+    const quiet = requests.length;
     await after(10_000);
-    expect(asked.length).toBe(quiet);
+    expect(requests.length).toBe(quiet);
   });
 
   it('says so where its experiment is gone, instead of promising more', async () => {
@@ -117,34 +117,34 @@ describe('the gradient flow below a capture', () => {
     expect(newest()).toBe('3');
   });
 
-  it('rests while nobody sees it, and while it is closed', async () => {
+  it('rests while it is out of sight, and while it is closed', async () => {
     Sight.show(true);
     await after(10);
     Sight.show(false);
     trained(30);
     await after(5000);
-    expect(asked).toEqual([0]);
+    expect(requests).toEqual([0]);
     Sight.show(true);
     await after(10);
-    expect(asked).toEqual([0, 3]);
+    expect(requests).toEqual([0, 3]);
     const title = flow.element.querySelector<HTMLElement>('[aria-expanded]');
     title?.click();
     trained(40);
     await after(5000);
-    expect(asked).toEqual([0, 3]);
+    expect(requests).toEqual([0, 3]);
     expect(localStorage.getItem('torch-workbench:gradient-flow-open')).toBe('no');
     title?.click();
     await after(10);
     expect(newest()).toBe('40');
   });
 
-  it('asks for everything when the model was swapped for another', async () => {
+  it('requests everything when the model was swapped for another', async () => {
     Sight.show(true);
     await after(10);
     label = 'other';
     trained(5);
     await after(3000);
-    expect(asked).toEqual([0, 3, 0]);
+    expect(requests).toEqual([0, 3, 0]);
     expect(newest()).toBe('5');
   });
 

@@ -15,7 +15,7 @@ describe('formats of an export', () => {
     }
   });
 
-  it('tell the picture of what is shown from that of the whole graph', () => {
+  it('distinguish the picture of what is shown from that of the whole graph', () => {
     expect(ending(formatOf('view-svg'), 'graph')).toBe('view.svg');
     expect(ending(formatOf('svg'), 'diff')).toBe('diff.svg');
     expect(ending(formatOf('record'), 'memory')).toBe('memory.safetensors');

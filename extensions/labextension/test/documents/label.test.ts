@@ -27,7 +27,7 @@ describe('the name of a tab', () => {
     expect(titleOf('diff', nameOf('a\nb', info, trans), trans)).toBe('a b · 7 → 1,042 · diff');
   });
 
-  it('does without a step that the kernel has not told', () => {
+  it('does without a step that the kernel has not reported', () => {
     expect(titleOf('graph', nameOf('a', undefined, trans), trans)).toBe('a · graph');
   });
 });

@@ -77,7 +77,7 @@ describe('one side of a comparison', () => {
     expect(memoryRecord).toHaveBeenLastCalledWith('two.pickle', { device: 1 }, signal);
   });
 
-  it('too long to be shown is the stretch around its peak', async () => {
+  it('too long to be shown is the range around its peak', async () => {
     const long = { ...OVERVIEW, devices: [], num_events: 5000 };
     memoryRecord.mockResolvedValueOnce(long).mockResolvedValueOnce(RECORD);
     const { name } = await load({ path: 'long.pickle' }, sources, signal);
@@ -92,14 +92,14 @@ describe('one side of a comparison', () => {
     await expect(load({ path: 'a.pickle' }, sources, signal)).rejects.toThrow('elsewhere');
   });
 
-  it('of a kernel is asked of it', async () => {
+  it('of a kernel is requested from it', async () => {
     expect((await load(CAPTURE, sources, signal)).name).toBe('digits · step 3');
     expect(fetchRecord).toHaveBeenCalledWith('e1', 'm1');
     status = null;
     await expect(load(CAPTURE, sources, signal)).rejects.toThrow('held by the kernel of a.ipynb');
   });
 
-  it('is told from another stretch of the same file', () => {
+  it('differs from another range of the same file', () => {
     const part = { start: 0, end: 5 };
     expect(keyOf({ path: 'a' })).not.toBe(keyOf({ path: 'a', part }));
   });
@@ -138,7 +138,7 @@ describe('a tab with a comparison', () => {
     await vi.waitFor(() => expect(tab.node.querySelector('.wv-memory-diff')).not.toBeNull());
   });
 
-  it('says what cannot be read, and does not ask again by itself', async () => {
+  it('says what cannot be read, and does not request it again by itself', async () => {
     memoryRecord.mockRejectedValue(new Error('b.pickle is damaged'));
     open({ path: 'b.pickle' });
     await vi.waitFor(() => expect(sentence()).toBe('b.pickle is damaged'));

@@ -36,11 +36,12 @@ const LONG: Overview = {
   bytes: [100],
 };
 
-type Asked = IMemoryPart & { overview?: boolean };
+type RequestedPart = IMemoryPart & { overview?: boolean };
 type Answer = ArrayBuffer | Overview;
 
 describe('a memory file in a tab', () => {
-  const memoryRecord = vi.fn<(path: string, part: Asked, signal: AbortSignal) => Promise<Answer>>();
+  const memoryRecord =
+    vi.fn<(path: string, part: RequestedPart, signal: AbortSignal) => Promise<Answer>>();
   const get = vi.fn<(path: string, options: { content: boolean }) => Promise<object>>();
   const fileChanged = new Signal<object, void>({});
   let view: MemoryFileView;
@@ -69,7 +70,7 @@ describe('a memory file in a tab', () => {
   };
   const isShown = (selector: string): boolean =>
     view.node.querySelector(selector)?.closest('.lm-mod-hidden') === null;
-  const asked = (): Asked[] => memoryRecord.mock.calls.map(([, part]) => part);
+  const requests = (): RequestedPart[] => memoryRecord.mock.calls.map(([, part]) => part);
 
   beforeEach(() => {
     memoryRecord.mockReset();
@@ -98,36 +99,36 @@ describe('a memory file in a tab', () => {
     const opening = open();
     fileChanged.emit(undefined); // as JupyterLab says of a file that it did not know
     await opening;
-    expect(asked()).toEqual([{}]);
+    expect(requests()).toEqual([{}]);
     fileChanged.emit(undefined);
     await settle();
-    expect(asked()).toEqual([{}, {}]);
+    expect(requests()).toEqual([{}, {}]);
   });
 
-  it('lets a stretch of a long one be chosen, and another one after it', async () => {
+  it('lets a range of a long one be chosen, and another one after it', async () => {
     memoryRecord.mockResolvedValueOnce(LONG).mockResolvedValue(RECORD);
     await open();
     expect(isShown('.wv-overview')).toBe(true);
-    await press('Open this stretch');
-    expect(asked()[1]).toEqual({ device: 0, start: 0, end: 1000 });
+    await press('Open this range');
+    expect(requests()[1]).toEqual({ device: 0, start: 0, end: 1000 });
     expect([isShown('.wv-overview'), isShown('.wv-memory')]).toEqual([false, true]);
     await press('Events 0 to 1,000 of 5,000');
     expect([isShown('.wv-overview'), isShown('.wv-memory')]).toEqual([true, false]);
     await press('Back');
     expect([isShown('.wv-overview'), isShown('.wv-memory')]).toEqual([false, true]);
-    expect(asked()).toHaveLength(2);
+    expect(requests()).toHaveLength(2);
   });
 
   it('opens the busiest of several devices, and offers the others', async () => {
     const two = { ...LONG, device: 'cuda:1', devices: [0, 1], num_events: 50 };
     memoryRecord.mockResolvedValueOnce(two).mockResolvedValue(RECORD);
     await open();
-    expect(asked()).toEqual([{}, { device: 1 }]);
+    expect(requests()).toEqual([{}, { device: 1 }]);
     const choice = view.node.querySelector<HTMLSelectElement>('select') as HTMLSelectElement;
     expect([choice.hidden, choice.value]).toEqual([false, '1']);
     choice.value = '0';
     choice.dispatchEvent(new Event('change'));
-    expect(asked()[2]).toEqual({ device: 0 });
+    expect(requests()[2]).toEqual({ device: 0 });
   });
 
   it('shows the sentence of a failure, and tries again', async () => {

@@ -80,15 +80,15 @@ const shown = (panel: Widget): string =>
   panel.node.querySelector('.wb-panel') ? 'panel' : (panel.node.textContent ?? '');
 
 describe('PanelOutput', () => {
-  const asked = { experiment: 'e1', name: 'digits' };
+  const data = { experiment: 'e1', name: 'digits' };
   let notebooks: Notebooks;
 
   beforeEach(() => void (notebooks = new Notebooks()));
   afterEach(() => document.body.replaceChildren());
 
-  it('is the picture until the experiment is heard of, and lets go of everything', async () => {
+  it('is the picture until the experiment is heard of, and releases everything', async () => {
     const notebook = notebooks.add(new Notebook(EMPTY_MODEL));
-    const panel = await output(notebooks, asked, notebook.node);
+    const panel = await output(notebooks, data, notebook.node);
     expect(shown(panel)).toBe('picture');
     notebook.say(KNOWS);
     expect(shown(panel)).toBe('panel');
@@ -99,12 +99,12 @@ describe('PanelOutput', () => {
 
   it('finds its notebook when that is known late, or when it is put on the page late', async () => {
     const late = new Notebook(KNOWS);
-    const panel = await output(notebooks, asked, late.node);
+    const panel = await output(notebooks, data, late.node);
     expect(shown(panel)).toBe('picture');
     notebooks.add(late);
     expect(shown(panel)).toBe('panel');
 
-    const detached = await output(notebooks, asked);
+    const detached = await output(notebooks, data);
     expect(shown(detached)).toBe('picture');
     Widget.attach(detached, late.node);
     expect(shown(detached)).toBe('panel');
@@ -113,7 +113,7 @@ describe('PanelOutput', () => {
   it('is live in a tab of its own, over the notebook that knows the experiment', async () => {
     notebooks.add(new Notebook(EMPTY_MODEL));
     const tab = document.body.appendChild(document.createElement('div'));
-    const panel = await output(notebooks, asked, tab);
+    const panel = await output(notebooks, data, tab);
     expect(shown(panel)).toBe('picture');
     notebooks.add(new Notebook(KNOWS));
     expect(shown(panel)).toBe('panel');

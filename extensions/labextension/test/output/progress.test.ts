@@ -25,7 +25,7 @@ function shown(
   return output.node;
 }
 
-async function tell(data: unknown): Promise<void> {
+async function report(data: unknown): Promise<void> {
   await output.renderModel({
     data: { [PROGRESS_MIME]: data },
   } as unknown as IRenderMime.IMimeModel);
@@ -33,11 +33,11 @@ async function tell(data: unknown): Promise<void> {
 
 it('says what is measured, and keeps its button from one report to the next', async () => {
   const node = shown(null);
-  await tell({ what: 'round 3 of 15: bf16', share: 0.25, elapsed: 75 });
+  await report({ what: 'round 3 of 15: bf16', share: 0.25, elapsed: 75 });
   const button = node.querySelector('button');
   expect(node.querySelector('progress')?.value).toBe(0.25);
   expect(node.textContent).toContain('25 %  ·  round 3 of 15: bf16  ·  1 min 15 s');
-  await tell({ what: 'round 4 of 15: bf16', share: 7, elapsed: 'no number' });
+  await report({ what: 'round 4 of 15: bf16', share: 7, elapsed: 'no number' });
   expect(node.querySelector('progress')?.value).toBe(1);
   expect(node.textContent).toContain('round 4 of 15: bf16');
   expect(node.querySelector('button')).toBe(button);
@@ -71,5 +71,5 @@ it('interrupts nothing where nothing is measured any more', () => {
   const node = shown({ status: 'idle', interrupt });
   node.querySelector('button')?.click();
   expect(interrupt).not.toHaveBeenCalled();
-  expect(node.textContent).toContain('Nothing is measured here any more.');
+  expect(node.textContent).toContain('The measurement is no longer running.');
 });

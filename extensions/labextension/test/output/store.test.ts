@@ -59,11 +59,11 @@ describe('NotebookStore', () => {
     expect(store.get()).toBe(EMPTY_MODEL);
     const kernel = new Kernel(EMPTY_MODEL);
     notebook.enter('open', kernel);
-    let told = 0;
-    store.subscribe(() => (told += 1));
+    let notified = 0;
+    store.subscribe(() => (notified += 1));
     kernel.say(LIVE);
     expect(store.get()).toBe(LIVE);
-    expect(told).toBe(1);
+    expect(notified).toBe(1);
   });
 
   it('keeps the last picture of a kernel that was restarted, and follows the next one', async () => {
@@ -97,12 +97,12 @@ describe('NotebookStore', () => {
     const kernel = new Kernel(LIVE);
     notebook.enter('open', kernel);
     const store = follow(notebook);
-    let told = 0;
-    store.subscribe(() => (told += 1));
+    let notified = 0;
+    store.subscribe(() => (notified += 1));
     store.dispose();
     kernel.say(EMPTY_MODEL);
     notebook.enter('waiting', null);
-    expect(told).toBe(0);
+    expect(notified).toBe(0);
     expect(store.get()).toBe(LIVE);
   });
 });

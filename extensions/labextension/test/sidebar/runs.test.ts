@@ -71,7 +71,7 @@ describe('the runs of a notebook', () => {
     store.dispose();
   });
 
-  it('that nobody can reach are said to be where they are', async () => {
+  it('that cannot be reached are said to be where they are', async () => {
     const { store } = served({});
     store.follow(notebook('x.ipynb', { e: '/scratch/me/a' }));
     await settled();
@@ -118,8 +118,8 @@ describe('deleting a run', () => {
     const gone = new ServerError('"work/deep/a" is not there', 404, true);
     server.deleteRun.mockRejectedValueOnce(gone);
     server.restoreRun.mockRejectedValueOnce(gone);
-    await expect(store.delete(run)).rejects.toThrow(/^a is not there any more/);
-    await expect(store.restore(kept)).rejects.toThrow('a was put back or removed meanwhile.');
+    await expect(store.delete(run)).rejects.toThrow(/^a no longer exists/);
+    await expect(store.restore(kept)).rejects.toThrow('a was already restored or removed.');
     expect(server.runs).toHaveBeenCalledTimes(3);
     store.dispose();
   });
@@ -132,7 +132,7 @@ describe('deleting a run', () => {
     store.dispose();
   });
 
-  it('is not taken back by a list that was asked for before', async () => {
+  it('is not taken back by a list that was requested before', async () => {
     const { store, server } = await opened();
     let answer: (found: Awaited<ReturnType<typeof server.runs>>) => void = () => undefined;
     server.runs.mockReturnValueOnce(new Promise((resolve) => (answer = resolve)));

@@ -40,9 +40,9 @@ it('names the newest of what is paused where nothing trains, and nothing that is
 
 it('says which experiment it is that the line is about', () => {
   const item = new StatusItem(nullTranslator.load(''), () => undefined);
-  item.tell(one('a', 'paused'));
+  item.showState(one('a', 'paused'));
   expect(item.node.textContent).toBe('net a: paused 3/10');
-  item.tell(one('a', 'training'), [one('b', 'training')]);
+  item.showState(one('a', 'training'), [one('b', 'training')]);
   expect(item.node.textContent).toBe('net a: training 3/10 and 1 more');
   expect(item.node.title).toContain('net b: training 3/10');
   item.dispose();

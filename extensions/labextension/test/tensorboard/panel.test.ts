@@ -40,7 +40,7 @@ function load(page: string | null): void {
   frame.dispatchEvent(new Event('load'));
 }
 
-const told = (): string => panel.node.textContent ?? '';
+const message = (): string => panel.node.textContent ?? '';
 
 describe('what a frame has loaded', () => {
   it('is TensorBoard where its page says so', () => {
@@ -48,34 +48,34 @@ describe('what a frame has loaded', () => {
     expect(panel.state).toBe('running');
   });
 
-  it('was asked for with loss and accuracy above the rest', () => {
-    const asked = new URL(panel.node.querySelector('iframe')?.src ?? '');
-    const cards = JSON.parse(asked.searchParams.get('pinnedCards') ?? '[]') as { tag: string }[];
-    expect(cards.map(({ tag }) => tag)).toEqual([
+  it('was requested with loss and accuracy above the rest', () => {
+    const url = new URL(panel.node.querySelector('iframe')?.src ?? '');
+    const pinned = JSON.parse(url.searchParams.get('pinnedCards') ?? '[]') as { tag: string }[];
+    expect(pinned.map(({ tag }) => tag)).toEqual([
       'train/loss',
       'val/loss',
       'train/accuracy',
       'val/accuracy',
     ]);
-    expect(asked.searchParams.get('darkMode')).toBe('false');
+    expect(url.searchParams.get('darkMode')).toBe('false');
   });
 
   it('is nothing where the browser refused it: no running TensorBoard', () => {
     load(null);
     expect(panel.state).toBe('failed');
-    expect(told()).toContain('The browser refused to show TensorBoard inside this page');
-    expect(told()).toContain('Try again');
+    expect(message()).toContain('The browser refused to show TensorBoard inside this page');
+    expect(message()).toContain('Try again');
   });
 
   it('is what our server says was wrong', () => {
     load('<title>Workbench</title><pre>TensorBoard on runs did not answer.</pre>');
     expect(panel.state).toBe('failed');
-    expect(told()).toContain('TensorBoard on runs did not answer.');
+    expect(message()).toContain('TensorBoard on runs did not answer.');
   });
 
   it('is named where it is another page, as a login', () => {
     load('<title>Jupyter Server</title><form></form>');
     expect(panel.state).toBe('failed');
-    expect(told()).toContain('“Jupyter Server”');
+    expect(message()).toContain('“Jupyter Server”');
   });
 });

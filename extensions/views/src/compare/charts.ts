@@ -1,4 +1,7 @@
-/** An arm beside its baseline: the step time of every round as dots, the loss of every step as lines. */
+/**
+ * A variant beside its baseline: the step time of every round as dots, the loss of every step as
+ * lines.
+ */
 import { ticks, tickLabel, tickStep } from '../curves/scale';
 import { s, h } from '../dom';
 import { keptRows } from '../kernel';
@@ -91,7 +94,7 @@ function drawing({ across, up, kind, fromZero, series }: Chart, width: number, s
     ),
   );
   for (const { points, baseline } of shown) {
-    const own = baseline ? 'wv-base' : 'wv-arm';
+    const own = baseline ? 'wv-base' : 'wv-variant';
     if (kind === 'lines') marks.push(s('path', { class: own, d: path(points, x, y) }));
     else
       points.x.forEach((value, at) => {
@@ -121,7 +124,7 @@ function thinned({ x, y }: Points): Points {
 }
 
 function sample(kind: Chart['kind'], baseline: boolean): SVGElement {
-  const own = baseline ? 'wv-base' : 'wv-arm';
+  const own = baseline ? 'wv-base' : 'wv-variant';
   const mark =
     kind === 'dots'
       ? s('circle', { class: own, cx: 9, cy: 6, r: 3 })

@@ -1,4 +1,4 @@
-/** The figures of an arm: how each is worded, sorted by, and explained. */
+/** The figures of a variant: how each is worded, sorted by, and explained. */
 import type { ComparedArm } from '@torch-workbench/records';
 import { duration, graphs, known, mebibytes, NONE, paysBack, power, share } from './words';
 
@@ -6,8 +6,8 @@ export interface Column {
   readonly name: string;
   readonly title: string;
   /** What rows are sorted by; NaN for what is not known, which always comes last. */
-  readonly value: (arm: ComparedArm) => number | string;
-  readonly text: (arm: ComparedArm) => string;
+  readonly value: (variant: ComparedArm) => number | string;
+  readonly text: (variant: ComparedArm) => string;
 }
 
 export const MODES: Column = {
@@ -52,7 +52,8 @@ export const REST: readonly Column[] = [
   {
     name: 'Pays back',
     title: 'After how many steps a longer first step is made up for',
-    value: (arm) => (paysBack(arm) === NONE ? NaN : arm.break_even < 0 ? Infinity : arm.break_even),
+    value: (variant) =>
+      paysBack(variant) === NONE ? NaN : variant.break_even < 0 ? Infinity : variant.break_even,
     text: paysBack,
   },
   {

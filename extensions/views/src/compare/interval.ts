@@ -1,4 +1,7 @@
-/** The speed-up of an arm with its interval, on a logarithmic axis that all rows of a table share. */
+/**
+ * The speed-up of a variant with its interval, on a logarithmic axis that all rows of a table
+ * share.
+ */
 import type { ComparedArm } from '@torch-workbench/records';
 import { s } from '../dom';
 
@@ -12,10 +15,10 @@ const APART = 30;
 /** Gives the pixel of a ratio. */
 export type Axis = (ratio: number) => number;
 
-/** An axis that holds every interval of these arms, and 1 between its ends. */
-export function axisOf(arms: readonly ComparedArm[]): { x: Axis; marks: number[] } {
-  const ends = arms
-    .flatMap((arm) => [arm.speedup_low, arm.speedup_high])
+/** An axis that holds every interval of these variants, and 1 between its ends. */
+export function axisOf(variants: readonly ComparedArm[]): { x: Axis; marks: number[] } {
+  const ends = variants
+    .flatMap((variant) => [variant.speedup_low, variant.speedup_high])
     .filter((end) => Number.isFinite(end) && end > 0);
   const low = Math.log(Math.min(0.8, ...ends));
   const high = Math.log(Math.max(1.25, ...ends));
@@ -40,8 +43,8 @@ export function axisLabels(x: Axis, marks: readonly number[]): SVGElement {
   return picture({ 'aria-hidden': 'true' }, ...texts);
 }
 
-/** Dot and whisker of one arm; the words beside it say the same. */
-export function intervalPlot(arm: ComparedArm, x: Axis, marks: readonly number[]): SVGElement {
+/** Dot and whisker of one variant; the words beside it say the same. */
+export function intervalPlot(variant: ComparedArm, x: Axis, marks: readonly number[]): SVGElement {
   const lines = marks.map((mark) =>
     s('line', {
       class: mark === 1 ? 'wv-one' : 'wv-mark',
@@ -51,11 +54,11 @@ export function intervalPlot(arm: ComparedArm, x: Axis, marks: readonly number[]
       y2: HEIGHT,
     }),
   );
-  const { speedup, speedup_low: low, speedup_high: high } = arm;
+  const { speedup, speedup_low: low, speedup_high: high } = variant;
   if (!(speedup > 0)) return picture({ 'aria-hidden': 'true' }, ...lines);
   const y = HEIGHT / 2;
   const found: SVGElement[] = [];
-  if (low > 0 && arm.verdict !== 'baseline') {
+  if (low > 0 && variant.verdict !== 'baseline') {
     found.push(s('line', { x1: x(low).toFixed(1), x2: x(high).toFixed(1), y1: y, y2: y }));
     for (const end of [low, high]) {
       const at = x(end).toFixed(1);
@@ -63,7 +66,7 @@ export function intervalPlot(arm: ComparedArm, x: Axis, marks: readonly number[]
     }
   }
   found.push(s('circle', { cx: x(speedup).toFixed(1), cy: y, r: 4 }));
-  const group = s('g', { class: `wv-is-${arm.verdict || 'open'}` }, ...found);
+  const group = s('g', { class: `wv-is-${variant.verdict || 'open'}` }, ...found);
   return picture({ 'aria-hidden': 'true' }, ...lines, group);
 }
 

@@ -1,10 +1,13 @@
-/** One model of a comparison: what it came to, its table, and the chosen arm beside the baseline. */
+/**
+ * One model of a comparison: what it came to, its table, and the chosen variant beside the
+ * baseline.
+ */
 import type { CompareRecord } from '@torch-workbench/records';
 import { h } from '../dom';
 import { shorten } from '../graph/format';
 import { type Chart, chartOf } from './charts';
-import { type ArmRow, armsOf, losses, stepTimes, worthALook } from './report';
-import { ArmTable } from './table';
+import { type VariantRow, variantsOf, losses, stepTimes, suggestedVariant } from './report';
+import { VariantTable } from './table';
 import { verdict } from './words';
 
 const BESIDE = 700;
@@ -12,10 +15,10 @@ const GAP = 16;
 
 export class ModelSection {
   readonly element: HTMLElement;
-  private readonly arms: readonly ArmRow[];
-  private readonly table: ArmTable;
+  private readonly variants: readonly VariantRow[];
+  private readonly table: VariantTable;
   private readonly detail = h('div', { class: 'wv-detail', role: 'region' });
-  private chosen: ArmRow | null = null;
+  private chosen: VariantRow | null = null;
   private width = 0;
 
   constructor(
@@ -24,14 +27,14 @@ export class ModelSection {
     named: boolean,
     private readonly say: (text: string) => void,
   ) {
-    this.arms = armsOf(record, model);
+    this.variants = variantsOf(record, model);
     const said = h('p', { class: 'wv-verdict' }, verdict(record, model));
     const label = named ? `Modes of ${shorten(model, 80)}` : 'Modes';
-    this.table = new ArmTable(this.arms, label, (arm) => this.choose(arm), say);
+    this.table = new VariantTable(this.variants, label, (variant) => this.choose(variant), say);
     this.element = h('section', { 'aria-label': label });
     if (named) this.element.append(h('h3', {}, shorten(model, 80)));
     this.element.append(said, this.table.element, this.detail);
-    const first = worthALook(this.arms);
+    const first = suggestedVariant(this.variants);
     this.chosen = first;
     this.table.mark(first?.row ?? null);
   }
@@ -43,22 +46,22 @@ export class ModelSection {
     this.draw();
   }
 
-  private choose(arm: ArmRow): void {
-    this.chosen = arm;
-    this.table.mark(arm.row);
+  private choose(variant: VariantRow): void {
+    this.chosen = variant;
+    this.table.mark(variant.row);
     this.draw();
-    this.say(`${arm.arm.modes} chosen`);
+    this.say(`${variant.variant.modes} chosen`);
   }
 
   private draw(): void {
     const { chosen, detail } = this;
-    const base = this.arms[0];
+    const base = this.variants[0];
     detail.hidden = !chosen || !base;
     if (!chosen || !base) return;
-    const beside = chosen.row === base.row ? '' : ` against ${base.arm.modes}`;
-    detail.setAttribute('aria-label', `${chosen.arm.modes}${beside}`);
+    const beside = chosen.row === base.row ? '' : ` against ${base.variant.modes}`;
+    detail.setAttribute('aria-label', `${chosen.variant.modes}${beside}`);
     const charts = this.chartsOf(base, chosen).filter(({ series }) => series.length > 0);
-    const notes = chosen.arm.notes.map((note) => h('p', { class: 'wv-note' }, note));
+    const notes = chosen.variant.notes.map((note) => h('p', { class: 'wv-note' }, note));
     const inside = (this.element.clientWidth || this.width) - 24;
     const each = this.width >= BESIDE ? (inside - GAP) / 2 : inside;
     const nothing =
@@ -70,12 +73,12 @@ export class ModelSection {
     );
   }
 
-  private chartsOf(base: ArmRow, chosen: ArmRow): Chart[] {
+  private chartsOf(base: VariantRow, chosen: VariantRow): Chart[] {
     const rows = chosen.row === base.row ? [base] : [base, chosen];
     const seriesOf = (read: typeof stepTimes): Chart['series'] =>
       rows
-        .map(({ arm, row }) => ({
-          name: arm.modes,
+        .map(({ variant, row }) => ({
+          name: variant.modes,
           points: read(this.record, row),
           baseline: row === base.row,
         }))

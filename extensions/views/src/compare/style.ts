@@ -50,8 +50,8 @@ export const STYLE = scoped(
 .wv-view figcaption svg{margin-right:5px;vertical-align:-1px}
 .wv-view figure svg{display:block}.wv-view figcaption svg{display:inline-block}
 .wv-grid{stroke:$grid}
-circle.wv-arm{fill:$own}circle.wv-base{fill:none;stroke:$ink2;stroke-width:1.5}
-path.wv-arm{fill:none;stroke:$own;stroke-width:1.75}path.wv-base{fill:none;stroke:$ink2;stroke-width:1.5;stroke-dasharray:4 3}
+circle.wv-variant{fill:$own}circle.wv-base{fill:none;stroke:$ink2;stroke-width:1.5}
+path.wv-variant{fill:none;stroke:$own;stroke-width:1.75}path.wv-base{fill:none;stroke:$ink2;stroke-width:1.5;stroke-dasharray:4 3}
 .wv-view footer{margin-top:10px;font-size:12px;color:$ink2}.wv-view footer p{max-width:120ch}
 .wv-view[data-size=narrow] .wv-sections{padding:8px}
 .wv-view[data-size=narrow] .wv-scroll tbody th{max-width:112px}

@@ -1,33 +1,33 @@
-/** A model's arms as a table: sorted by any column, one row chosen. */
+/** A model's variants as a table: sorted by any column, one row chosen. */
 import type { ComparedArm } from '@torch-workbench/records';
 import { roving, setStop } from '../controls/roving';
 import { h } from '../dom';
 import { shorten } from '../graph/format';
 import { type Column, MODES, type Order, REST, SPEED, sorted, STEP } from './columns';
 import { axisLabels, axisOf, intervalPlot } from './interval';
-import type { ArmRow } from './report';
+import type { VariantRow } from './report';
 import { duration, speed } from './words';
 
 /** The plot of the interval stands between these. */
 const COLUMNS: readonly Column[] = [MODES, SPEED, STEP, ...REST];
 const WIDE = COLUMNS.length + 1;
 
-export class ArmTable {
+export class VariantTable {
   readonly element: HTMLElement;
   private readonly body = h('tbody', {});
   private readonly heads = new Map<Column, HTMLElement>();
-  private readonly rows = new Map<HTMLElement, ArmRow>();
+  private readonly rows = new Map<HTMLElement, VariantRow>();
   private readonly axis: ReturnType<typeof axisOf>;
   private order: { by: Column; way: Order } | null = null;
   private selected: number | null = null;
 
   constructor(
-    private readonly arms: readonly ArmRow[],
+    private readonly variants: readonly VariantRow[],
     label: string,
-    private readonly select: (arm: ArmRow) => void,
+    private readonly select: (variant: VariantRow) => void,
     private readonly say: (text: string) => void,
   ) {
-    this.axis = axisOf(arms.map(({ arm }) => arm));
+    this.axis = axisOf(variants.map(({ variant }) => variant));
     const head = h('tr', {}, ...COLUMNS.map((column) => this.headOf(column)));
     const plot = h('th', { scope: 'col', class: 'wv-plot', 'aria-label': 'Speed, drawn' });
     plot.append(axisLabels(this.axis.x, this.axis.marks));
@@ -80,33 +80,39 @@ export class ArmTable {
   }
 
   private list(): void {
-    const { order, arms } = this;
-    const shown = order ? sorted(arms, ({ arm }) => order.by.value(arm), order.way) : arms;
+    const { order, variants } = this;
+    const shown = order
+      ? sorted(variants, ({ variant }) => order.by.value(variant), order.way)
+      : variants;
     this.rows.clear();
-    this.body.replaceChildren(...shown.flatMap((arm) => this.rowsOf(arm)));
+    this.body.replaceChildren(...shown.flatMap((variant) => this.rowsOf(variant)));
     this.mark(this.selected);
   }
 
-  private rowsOf(of: ArmRow): HTMLElement[] {
-    const { arm } = of;
-    const name = h('th', { scope: 'row', title: arm.modes }, shorten(arm.modes, 60));
-    if (Number.isNaN(arm.step_s)) {
-      const why = arm.problem || 'No round of it was completed.';
+  private rowsOf(of: VariantRow): HTMLElement[] {
+    const { variant } = of;
+    const name = h('th', { scope: 'row', title: variant.modes }, shorten(variant.modes, 60));
+    if (Number.isNaN(variant.step_s)) {
+      const why = variant.problem || 'No round of it was completed.';
       const cell = h('td', { class: 'wv-why', colspan: WIDE - 1 }, h('span', {}, why));
       const row = h('tr', { tabindex: -1 }, name, cell);
       this.rows.set(row, of);
       return [row];
     }
-    const { said, interval } = speed(arm);
-    const words = h('td', { class: `wv-said wv-is-${arm.verdict || 'open'}` }, h('b', {}, said));
+    const { said, interval } = speed(variant);
+    const words = h(
+      'td',
+      { class: `wv-said wv-is-${variant.verdict || 'open'}` },
+      h('b', {}, said),
+    );
     if (interval) words.append(h('span', { class: 'wv-note' }, ` ${interval}`));
-    const plot = intervalPlot(arm, this.axis.x, this.axis.marks);
-    const figures = REST.map(({ text }) => h('td', {}, text(arm)));
+    const plot = intervalPlot(variant, this.axis.x, this.axis.marks);
+    const figures = REST.map(({ text }) => h('td', {}, text(variant)));
     const drawn = h('td', { class: 'wv-plot' }, plot);
-    const row = h('tr', { tabindex: -1 }, name, words, drawn, stepCell(arm), ...figures);
+    const row = h('tr', { tabindex: -1 }, name, words, drawn, stepCell(variant), ...figures);
     this.rows.set(row, of);
-    if (!arm.problem) return [row];
-    const why = h('td', { class: 'wv-why', colspan: WIDE }, h('span', {}, arm.problem));
+    if (!variant.problem) return [row];
+    const why = h('td', { class: 'wv-why', colspan: WIDE }, h('span', {}, variant.problem));
     return [row, h('tr', { class: 'wv-beside' }, why)];
   }
 
@@ -117,8 +123,8 @@ export class ArmTable {
   }
 }
 
-function stepCell(arm: ComparedArm): HTMLElement {
-  const quartiles = `${duration(arm.step_q1_s)} – ${duration(arm.step_q3_s)}`;
+function stepCell(variant: ComparedArm): HTMLElement {
+  const quartiles = `${duration(variant.step_q1_s)} – ${duration(variant.step_q3_s)}`;
   const spread = h('span', { class: 'wv-note' }, ` ${quartiles}`);
-  return h('td', { class: 'wv-step' }, STEP.text(arm), spread);
+  return h('td', { class: 'wv-step' }, STEP.text(variant), spread);
 }

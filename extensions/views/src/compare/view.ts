@@ -50,8 +50,8 @@ export class CompareView {
     this.sections = [];
     if (error !== null) {
       const title = h('b', {}, 'The comparison could not be shown');
-      const card = h('div', { class: 'wv-card', role: 'alert' }, title, shorten(error, 2000));
-      return this.main.replaceChildren(card);
+      const box = h('div', { class: 'wv-error', role: 'alert' }, title, shorten(error, 2000));
+      return this.main.replaceChildren(box);
     }
     if (!record) return this.main.replaceChildren(h('p', {}, 'No comparison yet.'));
     const models = modelsOf(record);

@@ -1,7 +1,7 @@
 /** Figures and sentences as `workbench/compare/text.py` words them. */
 import type { ComparedArm, CompareRecord } from '@torch-workbench/records';
 import { formatCount, plural } from '../graph/format';
-import { armsOf, modelsOf } from './report';
+import { variantsOf, modelsOf } from './report';
 
 export const NONE = '–';
 
@@ -19,8 +19,8 @@ export function factor(ratio: number): string {
 }
 
 /** What may be said of its speed, and the interval that it rests on: `1.4× faster`, `1.30 – 1.52`. */
-export function speed(arm: ComparedArm): { said: string; interval: string } {
-  const { verdict, speedup, speedup_low: low, speedup_high: high } = arm;
+export function speed(variant: ComparedArm): { said: string; interval: string } {
+  const { verdict, speedup, speedup_low: low, speedup_high: high } = variant;
   if (verdict === 'baseline') return { said: 'baseline', interval: '' };
   if (Number.isNaN(speedup)) return { said: NONE, interval: '' };
   if (Number.isNaN(low)) return { said: 'too few rounds', interval: '' };
@@ -68,21 +68,21 @@ export function known(count: number): string {
 
 /** Which combination to train a model with, as far as the spread supports any. */
 export function verdict(record: CompareRecord, model: string): string {
-  const [base, ...others] = armsOf(record, model).map(({ arm }) => arm);
+  const [base, ...others] = variantsOf(record, model).map(({ variant }) => variant);
   if (!base) return 'Nothing was compared.';
   if (Number.isNaN(base.step_s)) {
     const why = base.problem || 'no round was completed';
     return `The baseline ${base.modes} could not be measured: ${why}`;
   }
   const faster = others
-    .filter((arm) => arm.verdict === 'faster')
+    .filter((variant) => variant.verdict === 'faster')
     .sort((a, b) => b.speedup - a.speedup);
   const best = faster[0];
-  const open = others.filter((arm) => arm.verdict === 'unclear').map(({ modes }) => modes);
+  const open = others.filter((variant) => variant.verdict === 'unclear').map(({ modes }) => modes);
   if (!best) {
-    if (!others.some((arm) => arm.verdict !== ''))
+    if (!others.some((variant) => variant.verdict !== ''))
       return `Nothing was measured well enough to compare with ${base.modes}.`;
-    const ties = others.filter((arm) => arm.verdict === 'tie').map(({ modes }) => modes);
+    const ties = others.filter((variant) => variant.verdict === 'tie').map(({ modes }) => modes);
     const equal =
       ties.length > 0
         ? `; ${listed(ties)} ${ties.length > 1 ? 'are' : 'is'} as fast within ${percent(record.equal_within)}`
@@ -91,16 +91,16 @@ export function verdict(record: CompareRecord, model: string): string {
     return open.length > 0 ? `${said}; the spread leaves ${listed(open)} open.` : `${said}.`;
   }
   const rivals = others.filter(
-    (arm) =>
-      arm !== best &&
-      (arm.verdict === 'faster' || arm.verdict === 'unclear') &&
-      arm.speedup_high >= best.speedup_low,
+    (variant) =>
+      variant !== best &&
+      (variant.verdict === 'faster' || variant.verdict === 'unclear') &&
+      variant.speedup_high >= best.speedup_low,
   );
   const paid = paysBack(best);
   const parts = [`${best.modes} is ${factor(best.speedup)} faster than ${base.modes}`];
   if (paid.startsWith('after')) parts[0] += `, its first step paid back ${paid}`;
   if (rivals.length > 0) {
-    parts.push(`${listed(rivals.map(({ modes }) => modes))} cannot be told apart from it`);
+    parts.push(`${listed(rivals.map(({ modes }) => modes))} cannot be distinguished from it`);
   }
   if (best.agreement < 1) parts.push(`${share(best.agreement)} of the answers stay the same`);
   return `${parts.join('; ')}.`;
@@ -112,11 +112,11 @@ export function footing(record: CompareRecord): string[] {
   const most = record.block_round.reduce((last, round) => Math.max(last, round), -1) + 1;
   const further =
     record.rounds > 0 && most > record.rounds + 1
-      ? ` (${most} where that left an arm unclear)`
+      ? ` (${most} where that left a variant unclear)`
       : '';
   const lines = [
     `${begun} ${plural(record.rounds, 'round')}${further} on ${record.device}, ${plural(record.threads, 'CPU thread')} ` +
-      `an arm, torch ${record.torch_version}: every arm in processes of its own, all from the same ` +
+      `per variant, torch ${record.torch_version}: every variant in its own processes, all from the same ` +
       'weights and the same order of batches, one block of steps each in random order in every ' +
       'round. Speed: middle of the rounds’ ratios with its 99 % interval; step: median with quartiles.',
     `A tie is known to differ by less than ${percent(record.equal_within)} (two one-sided tests at ` +

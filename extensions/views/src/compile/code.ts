@@ -5,7 +5,7 @@ import { formatCount, plural } from '../graph/format';
 import { messageOf } from '../errors';
 import { coloured } from './highlight';
 
-/** Characters that are laid out at once; a person who wants to read on asks for the rest. */
+/** Characters that are laid out at once; a person who wants to read on requests the rest. */
 const AT_ONCE = 60_000;
 
 export class Code {
@@ -41,7 +41,7 @@ export class Code {
   }
 
   /** One sentence in place of a source. */
-  tell(name: string, sentence: string): void {
+  showMessage(name: string, sentence: string): void {
     this.head(name, '');
     this.lines.textContent = '';
     this.area.replaceChildren(h('p', { class: 'wv-nothing' }, sentence));

@@ -26,7 +26,7 @@ export class Findings {
   private items: readonly HTMLElement[] = [];
   private readonly shown = new WeakMap<Element, Finding>();
 
-  /** `go` is asked for a finding whose line a person wants to see. */
+  /** `go` is called for a finding whose line a person wants to see. */
   constructor(private readonly go: (finding: Finding, from: HTMLElement) => void) {
     const title = h('h3', {}, 'Graph breaks and recompiles', this.count);
     const key = h('kbd', { 'aria-hidden': 'true' }, 'B');
@@ -59,7 +59,7 @@ export class Findings {
     this.nothing.textContent =
       length === 0
         ? 'None: all that was compiled is one graph each, and nothing was compiled twice.'
-        : 'Nothing here is called so.';
+        : 'Nothing has this name.';
   }
 
   focus(): void {
@@ -108,8 +108,10 @@ function body(one: Finding): HTMLElement[] {
     const number = h('i', {}, String(one.source.line));
     parts.push(h('div', { class: 'wv-code' }, number, one.source.text.trim().slice(0, 400)));
   }
-  const told = one.explanation ? h('span', { class: 'wv-note' }, ...words(one.explanation)) : null;
-  parts.push(h('p', {}, h('b', {}, ...words(one.title)), told ? ' ' : null, told));
+  const explanation = one.explanation
+    ? h('span', { class: 'wv-note' }, ...words(one.explanation))
+    : null;
+  parts.push(h('p', {}, h('b', {}, ...words(one.title)), explanation ? ' ' : null, explanation));
   if (one.guard) parts.push(h('p', { class: 'wv-guard' }, 'guard ', h('code', {}, one.guard)));
   const todo = one.hints.slice(0, HINTS).map((hint) => h('li', {}, ...words(hint)));
   if (todo.length > 0) parts.push(h('ul', { class: 'wv-hints', 'aria-label': 'Hints' }, ...todo));

@@ -9,7 +9,7 @@ import { kernelKind, passOf } from './words';
 
 const DROPPED = 'The code of this kernel was dropped to bound memory.';
 const LIBRARY = 'A function of a library, which was there before: no source was generated.';
-const PYTHON = 'No graph came of it: it runs as Python.';
+const PYTHON = 'No graph was produced: it runs as Python.';
 const NONE =
   'No kernel is known: nothing was generated for it, or by another backend than Inductor, which keeps its code to itself.';
 
@@ -24,7 +24,7 @@ export class Kernels {
   private items: readonly HTMLElement[] = [];
   private report: Report | null = null;
   private selected: number | null = null;
-  /** Counts what is asked for, so that a late answer is not shown in another kernel's place. */
+  /** Counts what is requested, so that a late answer is not shown in another kernel's place. */
   private turn = 0;
 
   constructor(
@@ -82,18 +82,20 @@ export class Kernels {
     if (!kernel || row === null) return;
     const { code, language, name } = kernel;
     if (code) return this.code.show(name, language, code);
-    if (language === 'library') return this.code.tell(name, LIBRARY);
+    if (language === 'library') return this.code.showMessage(name, LIBRARY);
     const sent = this.fetch(row);
-    if (!sent) return this.code.tell(name, DROPPED);
-    this.code.tell(name, 'Asking the kernel for the source…');
+    if (!sent) return this.code.showMessage(name, DROPPED);
+    this.code.showMessage(name, 'Requesting the source from the kernel…');
     const { turn } = this;
     const here = (show: () => void): void => {
       if (turn === this.turn) show();
     };
     sent.then(
       (text) =>
-        here(() => (text ? this.code.show(name, language, text) : this.code.tell(name, DROPPED))),
-      (reason: unknown) => here(() => this.code.tell(name, reasonOf(reason))),
+        here(() =>
+          text ? this.code.show(name, language, text) : this.code.showMessage(name, DROPPED),
+        ),
+      (reason: unknown) => here(() => this.code.showMessage(name, reasonOf(reason))),
     );
   }
 

@@ -46,7 +46,7 @@ function reason({ experiment, model, switches }: CompileRecord): {
     };
   return {
     title: 'Compile is off',
-    why: 'This experiment runs as plain Python so far. Press Compile in its panel, or set the mode, train a step, and ask for the report again. With explain=True it says beforehand what compile would do.',
+    why: 'This experiment runs as plain Python so far. Press Compile in its panel, or set the mode, train a step, and request the report again. With explain=True it says beforehand what compile would do.',
     line: 'exp.modes = "compile"',
   };
 }
@@ -54,5 +54,5 @@ function reason({ experiment, model, switches }: CompileRecord): {
 /** One sentence about what went wrong. */
 export function failed(problem: string): HTMLElement {
   const title = h('b', {}, 'The compile report could not be shown');
-  return h('div', { class: 'wv-card', role: 'alert' }, title, shorten(problem, 2000));
+  return h('div', { class: 'wv-error', role: 'alert' }, title, shorten(problem, 2000));
 }

@@ -130,8 +130,8 @@ export class Pieces {
       formatCount(kernels.length),
       launched.join(' + '),
     ].map((text) => h('td', {}, text));
-    const asked = h('td', {}, lookups > 0 ? `${hits} of ${lookups}` : '');
-    const row = h('tr', { tabindex: -1 }, label, ...cells, this.time(piece), asked);
+    const hitsCell = h('td', {}, lookups > 0 ? `${hits} of ${lookups}` : '');
+    const row = h('tr', { tabindex: -1 }, label, ...cells, this.time(piece), hitsCell);
     this.pieces.set(row, piece);
     return row;
   }

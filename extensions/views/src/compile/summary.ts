@@ -73,7 +73,7 @@ function phases(report: Report): HTMLElement {
   return h('div', { class: 'wv-time' }, head, bar);
 }
 
-/** What each stretch of a training compiled, where its modes were switched. */
+/** What each part of a training compiled, where its modes were switched. */
 function switches({ record }: Report): HTMLElement[] {
   let seen = false;
   const lines: string[] = [];

@@ -153,14 +153,14 @@ export class CompileView {
     this.kernels.show(report, piece, this.query);
   }
 
-  /** Asks the host for a line of the user's. */
+  /** Requests a line of the user's code from the host. */
   private go(source: SourceLine | null, from: HTMLElement): void {
     if (!source) return;
     const how = { bubbles: true, cancelable: true, composed: true };
     const taken = !from.dispatchEvent(
       new CustomEvent('workbench:open', { detail: { kind: 'goto', source }, ...how }),
     );
-    if (!taken) this.say('Nothing here opens lines of code.');
+    if (!taken) this.say('Lines of code cannot be opened here.');
   }
 
   private say(text: string): void {

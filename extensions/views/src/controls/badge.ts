@@ -46,7 +46,7 @@ export class BadgeView {
     const tooltip = [badge.detail, badge.tooltip].filter(Boolean).join('\n');
     const blocked = badge.kind === 'warn' ? blockedChoice(mode) : undefined;
     if (!blocked) {
-      // the place bears the tooltip: as figures change it stays open under the pointer
+      // the place has the tooltip: as figures change it stays open under the pointer
       setAttr(this.el, 'title', tooltip || null);
       this.el.replaceChildren(h('div', { class: classes }, first, second));
       if (shown) this.renewAtChoice(shown, mode);

@@ -16,7 +16,7 @@ const GAP = 8;
 
 /**
  * One popover at a time, for reasons and remedies. Escape closes it and gives the focus back; it
- * stays open while pointed at. It lies in the browser's top layer where there is one, so that a
+ * stays open while pointed at. It is in the browser's top layer where there is one, so that a
  * notebook's scrolling output area does not cut it off.
  */
 export class Popover {
@@ -143,7 +143,7 @@ export class Popover {
     const wanted = below
       ? { x: at.left - 12, y: at.bottom + GAP }
       : { x: at.left - size.width - 2 * GAP, y: at.top - 12 };
-    // low in the page it lies above the control, where there is room
+    // low in the page it is above the control, where there is room
     const above = at.top - size.height - GAP;
     const isAbove = below && wanted.y > most.y && above >= GAP;
     el.classList.toggle('is-above', isAbove);

@@ -5,13 +5,13 @@ import { icon } from '../icons';
 import { Button, copyText, iconButton } from './button';
 import type { PopoverContent } from './popover';
 
-/** Asks the machine anew what it has. */
+/** Queries again what the machine has. */
 export interface Checker {
-  /** Resolves to false when the kernel could not be asked (and that was shown). */
+  /** Resolves to false when the kernel could not be queried (and that was shown). */
   checkAgain(): Promise<boolean>;
 }
 
-/** When it was asked last, as a clock shows it: what is said of a choice is renewed meanwhile. */
+/** When it was queried last, as a clock shows it: what is said of a choice is renewed meanwhile. */
 const lastChecked = new WeakMap<Checker, string>();
 
 /** Why a choice is not available and what to do: one fact, a remedy, commands to copy. */

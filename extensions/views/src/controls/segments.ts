@@ -61,7 +61,7 @@ export class Segments {
     }
     setAttr(this.el, 'aria-label', oneLine(mode.label));
     if (this.pending === mode.value || this.pending === mode.pending) this.pending = null;
-    // What this page asked for a moment ago, or what the kernel prepares while training goes on.
+    // What this page requested a moment ago, or what the kernel prepares while training goes on.
     const awaited = this.pending ?? (mode.pending || null);
     setAttr(this.el, 'aria-busy', awaited !== null);
     setAttr(this.el, 'aria-disabled', locked ? 'true' : null);

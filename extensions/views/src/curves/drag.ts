@@ -4,7 +4,7 @@ import { s, setAttr, setShown } from '../dom';
 const STILL = 4;
 
 /**
- * Lets a person mark a stretch of a plot by dragging across it, and take all of it back by a double
+ * Lets a person mark a range of a plot by dragging across it, and take all of it back by a double
  * click. A finger scrolls the page instead.
  */
 export function dragAcross(

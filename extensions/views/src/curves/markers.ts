@@ -8,7 +8,7 @@ export interface PlacedMarker {
   readonly title: string;
   readonly label: { readonly text: string; readonly x: number; readonly anchor: Anchor } | null;
   readonly newest: boolean;
-  /** Another marker's label lies over the upper end of this line, which must stay clear of it. */
+  /** Another marker's label covers the upper end of this line, which must stay clear of it. */
   readonly covered: boolean;
 }
 

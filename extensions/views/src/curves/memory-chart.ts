@@ -17,7 +17,10 @@ export const CATEGORY_LABELS: Readonly<Record<(typeof CATEGORIES)[number], strin
   unknown: 'unknown',
 };
 
-/** Memory by category over the last captured step, the peak marked, and the legend as it lies. */
+/**
+ * Memory by category over the last captured step, the peak marked, and the legend in the same
+ * order.
+ */
 export function memoryChart(height: number): ChartView<MemoryChart> {
   const plot = new MemoryPlot();
   const note = h('span');

@@ -8,7 +8,7 @@ export const MOST_SAMPLES = 600;
 export interface LiveMemory {
   /**
    * `allocator`: torch's counters of the device. `card`: those of the allocator that is simulated
-   * for a card. `process`: resident memory, where there is neither. `rank`: what the first rank
+   * for a GPU. `process`: resident memory, where there is neither. `rank`: what the first rank
    * holds, where ranks compute the steps.
    */
   readonly of: 'allocator' | 'card' | 'process' | 'rank';
@@ -18,16 +18,19 @@ export interface LiveMemory {
   readonly fragmentation: Float32Array | null;
   /** The highest there was. */
   readonly peak: number;
-  /** Whether somebody keeps the peak at all times, or it is the highest of the samples. */
+  /** Whether the peak is kept at all times, or it is the highest of the samples. */
   readonly peakIsKept: boolean;
 }
 
-/** What the curves say of memory, on a `played` card or not; null before the first sample. */
+/**
+ * What the curves say of memory, on a simulated GPU (`played`) or not; null before the first
+ * sample.
+ */
 export function liveMemory(curves: ReadonlyMap<string, Curve>, played = false): LiveMemory | null {
   const allocated = curves.get('memory/allocated');
   const resident = curves.get('memory/resident');
   const ofRank = curves.get(RANK);
-  // several are there where a run went to ranks or to a simulated card and came back from them: the
+  // several are there where a run went to ranks or to a simulated GPU and came back from them: the
   // newest one counts
   if (ofRank && lastStep(ofRank) > Math.max(lastStep(allocated), lastStep(resident))) {
     return newest('rank', curves, inBytes(ofRank));
@@ -83,7 +86,7 @@ function lastStep(curve: Curve | undefined): number {
   return curve?.length ? (curve.steps[curve.length - 1] as number) : -1;
 }
 
-/** Not only the last one: somebody may have reset the allocator's peak meanwhile. */
+/** Not only the last one: other code may have reset the allocator's peak meanwhile. */
 function highest({ values, length }: Curve): number {
   let most = 0;
   for (let i = 0; i < length; i += 1) most = Math.max(most, values[i] as number);

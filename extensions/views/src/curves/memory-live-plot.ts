@@ -6,7 +6,7 @@ import { linear, type Scale } from './scale';
 const LEFT = 2;
 const RIGHT = 2;
 const TOP = 5;
-/** Room above the highest value, so that a line at the top can be told from the frame. */
+/** Room above the highest value, so that a line at the top can be distinguished from the frame. */
 const HEADROOM = 1.08;
 
 /** Use as an area from zero, what is reserved and free hatched above it, and the peak as a level. */

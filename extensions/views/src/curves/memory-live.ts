@@ -5,7 +5,7 @@ import { LiveMemoryPlot } from './memory-live-plot';
 import { observeWidth, type ChartView } from './metric-chart';
 import { chartTable } from './table';
 
-const NOTHING_YET = 'Nothing is measured yet: figures come with the next sampled step.';
+const NOTHING_YET = 'No measurements yet: they start with the next sampled step.';
 const WHAT = {
   allocator: {
     note: 'caching allocator',
@@ -16,12 +16,12 @@ const WHAT = {
     peak: 'allocated_bytes, peak: since the process began or the peak was last reset',
   },
   card: {
-    note: 'simulated card',
+    note: 'simulated GPU',
     used: 'allocated',
     title:
-      'Predicted: what an allocator on the card that is played holds after each sampled step. ' +
+      'Predicted: what an allocator on the simulated GPU holds after each sampled step. ' +
       'Within a step there is more: that is the peak.',
-    peak: 'The highest since the card was set',
+    peak: 'The highest since the GPU was set',
   },
   rank: {
     note: 'rank 0',

@@ -13,7 +13,7 @@ const LEFT = 34;
 const RIGHT = 8;
 const TOP = 18;
 const BOTTOM = 18;
-/** What lies at the edge of the plot is not cut in half. */
+/** What is at the edge of the plot is not cut in half. */
 const OVER = 4;
 /** Validation rings closer than this, in pixels, would run into each other: a line takes over. */
 const RING_GAP = 9;

@@ -71,7 +71,7 @@ export function tickStep(span: number, wanted: number): number {
   return power * ([1, 2, 5].find((one) => one * power >= rough * 0.999) ?? 10);
 }
 
-/** The multiples of a round distance that lie in [low, high]. */
+/** The multiples of a round distance that are in [low, high]. */
 export function ticks(low: number, high: number, wanted: number): number[] {
   const span = high - low;
   if (!(span > 0) || !Number.isFinite(span)) return [low];
@@ -93,10 +93,10 @@ export function logLabel(value: number): string {
   return fits ? String(Number(value.toPrecision(3))) : value.toExponential(0).replace('e+', 'e');
 }
 
-/** The digits that tell neighbouring ticks apart; with an exponent where zeros would not fit. */
+/** The digits that distinguish neighbouring ticks; with an exponent where zeros would not fit. */
 export function tickLabel(value: number, step: number): string {
   if (Math.abs(value) >= 1e4) {
-    // as many digits as tell one tick from the next, the same for all of a power of ten
+    // as many digits as distinguish one tick from the next, the same for all of a power of ten
     const power = (of: number): number => Math.floor(Math.log10(of) + 1e-9);
     const isWhole = Math.abs((step / 10 ** power(step)) % 1) < 1e-6;
     const digits = power(Math.abs(value)) - power(step) + (isWhole ? 0 : 1);

@@ -14,19 +14,19 @@ export class StepView {
   /** Shows the steps between two, in any order; null shows all. */
   show(range: readonly [number, number] | null): void {
     const ends = range && ([...range].map(Math.round).sort((a, b) => a - b) as [number, number]);
-    // one step is no stretch
+    // one step is no range
     if (ends && ends[1] - ends[0] < 1) return;
     this.range = ends;
-    this.tell();
+    this.notify();
   }
 
   point(step: number | null): void {
     if (step === this.pointed) return;
     this.pointed = step;
-    this.tell();
+    this.notify();
   }
 
-  private tell(): void {
+  private notify(): void {
     for (const listener of [...this.listeners]) listener();
   }
 }

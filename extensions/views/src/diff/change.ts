@@ -14,7 +14,7 @@ export const SIGNS: Record<DiffState, string> = {
   changed: '≠',
 };
 
-/** A gradient norm that grew or shrank by more than this is worth telling. */
+/** A gradient norm that grew or shrank by more than this is worth showing. */
 export const BEYOND = 3;
 
 /** An operation as one of the two captures has it. */
@@ -44,7 +44,7 @@ export interface Change {
   growth: number;
 }
 
-/** What is known of every operation at once; `readChange` tells the rest of one. */
+/** What is known of every operation at once; `readChange` reads the rest of one. */
 export interface Glance {
   state: DiffState;
   savedA: number;

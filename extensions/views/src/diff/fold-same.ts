@@ -1,7 +1,7 @@
 /** Folds what did not change: the diff of two large graphs is read by what did. */
 import type { Fold, Item } from '../graph/groups';
 
-/** A fold that turns two or more unchanged neighbours into one card, beside a change. */
+/** A fold that turns two or more unchanged neighbours into one box, beside a change. */
 export function foldSame(isSame: (operation: number) => boolean): Fold {
   const known = new WeakMap<Item, boolean>();
   const same = (item: Item): boolean => {

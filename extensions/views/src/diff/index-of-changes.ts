@@ -9,7 +9,7 @@ import { ratio } from './words';
 /** What a filter can leave lit. */
 export type Filter = DiffState | 'casts' | 'gradient' | 'a' | 'b';
 
-/** Those of a change; what A or B has is asked for by its letter. */
+/** Those of a change; what A or B has is selected by its letter. */
 export const CHANGES: readonly Filter[] = [
   'removed',
   'added',
@@ -49,7 +49,7 @@ export class ChangeIndex {
     );
   }
 
-  /** Everything about the change of an operation; read when first asked for. */
+  /** Everything about the change of an operation; read on first use. */
   of(id: number): Change {
     const operation = this.operations[id];
     if (!operation) throw new RangeError(`no operation ${id}`);

@@ -1,5 +1,5 @@
 /** The inspector's page for the whole diff: the cause, the totals, and every change as a link. */
-import { aside, h, note, section, sourceCard } from '../graph/dom';
+import { aside, h, note, section, sourceSection } from '../graph/dom';
 import { formatCount, formatNumber, oneLine, plural, shorten } from '../graph/format';
 import { size, type Item } from '../graph/groups';
 import { itemLink, table, type Cell } from '../graph/inspector';
@@ -31,9 +31,9 @@ export function inspectDiff(view: View, state: DiffState): Node[] {
   ];
   const cause = record.sources[diff.cause_source];
   if (diff.cause_source >= 0 && cause) {
-    const card = sourceCard(cause);
-    card.querySelector('h3')?.firstChild?.replaceWith('Why');
-    parts.push(card);
+    const part = sourceSection(cause);
+    part.querySelector('h3')?.firstChild?.replaceWith('Why');
+    parts.push(part);
   }
   for (const kind of ['removed', 'added', 'changed'] as const) {
     const list = changes(view, state, state.tree.root, kind);

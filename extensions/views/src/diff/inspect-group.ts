@@ -1,4 +1,4 @@
-/** The inspector's page for a module, a rolled-up card or folded neighbours of a diff. */
+/** The inspector's page for a module, a rolled-up box or folded neighbours of a diff. */
 import { button, h, section } from '../graph/dom';
 import { formatBytes, formatCount } from '../graph/format';
 import { countRepeats, type Group } from '../graph/groups';
@@ -13,7 +13,7 @@ import { signedBytes, signedCount } from './words';
 
 export function inspectGroup(view: GraphView<DiffState>, state: DiffState, item: Group): Node[] {
   const title = item.kind === 'repeat' ? `${item.title} × ${countRepeats(item)}` : item.title;
-  const top = head(state, item, title, item.cls || 'stretch of the forward pass');
+  const top = head(state, item, title, item.cls || 'part of the forward pass');
   top.append(stateLine(state.index.state(item)));
   const parts: Node[] = [
     top,

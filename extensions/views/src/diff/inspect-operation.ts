@@ -1,5 +1,5 @@
 /** The inspector's page for one operation of a diff: both sides of everything known about it. */
-import { h, note, section, sourceCard } from '../graph/dom';
+import { h, note, section, sourceSection } from '../graph/dom';
 import { formatBytes, formatCount, formatNumber, oneLine, shorten } from '../graph/format';
 import { neighbours } from '../graph/inspect-neighbours';
 import { head, table, type Cell } from '../graph/inspector';
@@ -39,18 +39,18 @@ export function stateLine(state: State): HTMLElement {
   return h('div', 'wv-state', mark, STATES[state]);
 }
 
-/** A's line, and B's where it is another one; a click asks the host to open it. */
+/** A's line, and B's where it is another one; a click requests the host to open it. */
 function sources(state: DiffState, { a, b }: Change): HTMLElement[] {
-  const card = (side: Side | null, name: string): HTMLElement | null => {
+  const partOf = (side: Side | null, name: string): HTMLElement | null => {
     const source = side && state.record.sources[side.source];
     if (!source) return null;
-    const element = sourceCard(source);
+    const element = sourceSection(source);
     element.querySelector('h3')?.firstChild?.replaceWith(name);
     return element;
   };
   const both = a && b && a.source === b.source;
-  if (both) return [card(a, 'Source')].filter((one) => one !== null);
-  return [card(a, 'Source in A'), card(b, 'Source in B')].filter((one) => one !== null);
+  if (both) return [partOf(a, 'Source')].filter((one) => one !== null);
+  return [partOf(a, 'Source in A'), partOf(b, 'Source in B')].filter((one) => one !== null);
 }
 
 function rowsOf(change: Change): (string | Cell)[][] {

@@ -12,7 +12,7 @@ export function showLegend(element: HTMLDetailsElement, state: DiffState): void 
     key('changed', FILTER_TEXTS.changed.sign, 'changed: shape, dtype or bytes'),
   );
   if (state.record.gradients) element.append(key('text', '▲ × 3.4', 'gradient norm, B over A'));
-  if (state.onlyChanges) element.append(key('text', '= a … b', 'unchanged, folded into one card'));
+  if (state.onlyChanges) element.append(key('text', '= a … b', 'unchanged, folded into one box'));
   const width = state.widthOf(state.mostFlow).toFixed(1);
   const line = h('i', { class: 'flow', style: `border-top-width:${width}px` });
   const text = h('span', {}, `${formatBytes(state.mostFlow)} flow along an edge`);

@@ -25,7 +25,7 @@ export function mount(
   return () => view.dispose();
 }
 
-/** The same for a host that asks the view for more: a picture of it (`graph/picture.ts`). */
+/** The same for a host that needs more of the view: a picture of it (`graph/picture.ts`). */
 export function open(
   el: HTMLElement,
   store: Store<DiffViewState, never>,

@@ -1,6 +1,6 @@
 /** Outline and sign of what was removed, added or changed, over a box that is drawn already. */
 import type { Box } from '../graph/layout';
-import { CARD_HEIGHT, NODE_HEIGHT } from '../graph/nodes';
+import { CLOSED_HEIGHT, NODE_HEIGHT } from '../graph/nodes';
 import { round, type Scene } from '../graph/paint';
 import { strengthOf } from '../graph/shade';
 import type { Palette } from '../graph/theme';
@@ -40,7 +40,7 @@ export function paintMark(scene: Scene, box: Box, state: DiffState, record: Diff
   if (state === 'same' || (item.kind !== 'operation' && state === 'changed')) return;
   // An open box is drawn at full strength, whatever is lit inside.
   if (box.open) scene.context.globalAlpha = strengthOf(scene.state, item);
-  const height = item.kind === 'operation' ? NODE_HEIGHT : box.open ? box.height : CARD_HEIGHT;
+  const height = item.kind === 'operation' ? NODE_HEIGHT : box.open ? box.height : CLOSED_HEIGHT;
   const radius = item.kind === 'operation' ? 6 : 8;
   const { x, width } = box.node;
   const hovered = scene.hovered === box;
@@ -82,10 +82,10 @@ function badge(scene: Scene, state: Marked, x: number, y: number): void {
   const { context, palette, pixel } = scene;
   const { ink, fill } = coloursOf(palette)[state];
   const radius = Math.max(7.5, 5.5 * pixel);
-  const arm = radius * 0.5;
+  const half = radius * 0.5;
   const line = (x1: number, y1: number, x2: number, y2: number): void => {
-    context.moveTo(x + x1 * arm, y + y1 * arm);
-    context.lineTo(x + x2 * arm, y + y2 * arm);
+    context.moveTo(x + x1 * half, y + y1 * half);
+    context.lineTo(x + x2 * half, y + y2 * half);
   };
   context.fillStyle = fill;
   context.strokeStyle = ink;

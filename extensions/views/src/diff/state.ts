@@ -120,7 +120,7 @@ export class DiffState extends Drawing {
     return `${state} ${a?.dtype} ${b?.dtype} ${b?.shape}`;
   }
 
-  /** Lights what a filter names; asking for what is lit already lights everything again. */
+  /** Lights what a filter names; requesting what is lit already lights everything again. */
   light(filter: Filter): void {
     const again = this.filter === filter && this.highlight !== null;
     this.filter = again ? null : filter;
@@ -148,7 +148,7 @@ function startOf(item: Item): number {
   return item.kind === 'operation' ? item.id : item.start;
 }
 
-/** The outermost boxes that left or joined as a whole, rolled-up cards, and single operations. */
+/** The outermost boxes that left or joined as a whole, rolled-up boxes, and single operations. */
 function stopsIn(group: Group, index: ChangeIndex): Item[] {
   return group.children.flatMap((item) => {
     const state = index.state(item);

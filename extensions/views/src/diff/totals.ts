@@ -1,4 +1,4 @@
-/** Totals of both captures, as rows of A, B and what lies between. */
+/** Totals of both captures, as rows of A, B and the difference. */
 import { formatBytes, formatCount, formatNumber } from '../graph/format';
 import { isCast } from './change';
 import type { DiffColumns } from './columns';

@@ -11,7 +11,7 @@ export const TREE: TreeFace<DiffState> = {
   figures,
   foot: (state) => [
     state.onlyChanges
-      ? 'What did not change is folded into cards.'
+      ? 'What did not change is folded into boxes.'
       : 'Unchanged modules start collapsed.',
     'Operations match by module path, call and line.',
   ],

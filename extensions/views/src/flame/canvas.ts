@@ -49,7 +49,7 @@ export class FlameCanvas {
       const node = at(event);
       if (node !== null) this.enter(node);
     });
-    canvas.addEventListener('blur', () => this.next.ask());
+    canvas.addEventListener('blur', () => this.next.request());
   }
 
   dispose(): void {
@@ -59,7 +59,7 @@ export class FlameCanvas {
   show(state: FlameState): void {
     if (this.state?.tree !== state.tree) this.cursor = null;
     this.state = state;
-    this.next.ask();
+    this.next.request();
   }
 
   /** Arrows walk along callers, calls and neighbours. */
@@ -77,7 +77,7 @@ export class FlameCanvas {
     this.cursor = next?.node ?? bar.node;
     this.events.say(this.words(this.cursor).join(', '));
     this.reveal();
-    this.next.ask();
+    this.next.request();
     return true;
   }
 
@@ -154,7 +154,7 @@ export class FlameCanvas {
     }
     if (node === this.hover) return;
     this.hover = node;
-    this.next.ask();
+    this.next.request();
   }
 
   /** Its name, where it is, and what it holds. */

@@ -1,4 +1,7 @@
-/** The flame: who asked for memory, call below call or module below module, as wide as its bytes. */
+/**
+ * The flame graph: which code allocated memory, call below call or module below module, as wide as
+ * its bytes.
+ */
 import { choices, h, type Choices } from '../graph/dom';
 import { formatBytes, formatCount, plural } from '../graph/format';
 import type { Palette } from '../graph/theme';
@@ -92,7 +95,7 @@ export class Flame {
     const empty = (sums.total[0] ?? 0) === 0;
     this.none.hidden = !empty;
     this.none.textContent = model.isFiltered
-      ? 'No block that passes the filter is here at this moment.'
+      ? 'No live block matches the filter at this moment.'
       : 'Nothing is held at this moment.';
     this.canvas.element.hidden = empty || this.form === 'rows';
     this.rows.element.hidden = empty || this.form === 'bars';

@@ -32,7 +32,7 @@ export class FlameHead {
       box,
       'Library frames',
     );
-    const head = h('div', { class: 'wv-part' }, h('b', {}, 'Who asked for it'), this.said);
+    const head = h('div', { class: 'wv-part' }, h('b', {}, 'Allocated by'), this.said);
     head.append(h('span', { class: 'wv-space' }), this.library, ...controls);
     this.element.append(head, this.crumbs);
   }

@@ -24,7 +24,7 @@ export class FlameSums {
     this.parts = CATEGORIES.map(() => null);
   }
 
-  /** Adds up the blocks that fit: what lives, or what was allocated in a stretch of events. */
+  /** Adds up the blocks that fit: what lives, or what was allocated in a range of events. */
   read({ record, live }: Model, fits: Fits, when: When): void {
     this.total.fill(0);
     this.blocks.fill(0);

@@ -1,11 +1,11 @@
 /**
- * Who asked for memory, as a tree: the calls of the stacks, or the paths of the modules. Node 0 is
+ * Which code allocated memory, as a tree: the calls of the stacks, or the paths of the modules. Node 0 is
  * everything; a node stands behind the node it is below, so that sums run from back to front.
  */
 import { sourceLabel } from '../graph/dom';
 import type { MemoryColumns } from '../memory/series';
 
-/** By what blocks are told apart. */
+/** By what blocks are grouped. */
 export type Grouping = 'stack' | 'module';
 
 const LIBRARY = ['site-packages', 'dist-packages', '/torch/', '<frozen', '??'];
@@ -105,7 +105,7 @@ const OTHERS = [
 export function stackTree(record: MemoryColumns, fold: boolean): FlameTree {
   const sources = record.sources;
   const folded = fold ? sources.map(({ filename }) => isLibrary(filename)) : [];
-  // Everything, blocks whose stack nobody knows, and blocks of stacks in which nobody's own code is.
+  // Everything, blocks whose stack is not known, and blocks of stacks without code of the user.
   const parent = [-1, 0, 0];
   const source = [-1, -1, -1];
   const calls = record.call_parent.length;
@@ -146,8 +146,8 @@ export function moduleTree(record: MemoryColumns): FlameTree {
   const nodeOf = (path: string): number => {
     const found = known.get(path);
     if (found !== undefined) return found;
-    const cut = path.lastIndexOf('.');
-    const up = cut > 0 ? nodeOf(path.slice(0, cut)) : 0;
+    const dot = path.lastIndexOf('.');
+    const up = dot > 0 ? nodeOf(path.slice(0, dot)) : 0;
     known.set(path, parent.length);
     parent.push(up);
     paths.push(path);

@@ -68,7 +68,7 @@ export class StripCanvas {
   }
 
   draw(): void {
-    this.next.ask();
+    this.next.request();
   }
 
   dispose(): void {

@@ -74,7 +74,7 @@ export class FlowFoot implements Store<FlowViewState, never> {
     this.state = { ...before, ...change };
     if (this.state.current !== before.current) this.scrub(null);
     if (this.step !== null) this.follow(before.record, this.state.record);
-    this.tell();
+    this.notify();
   }
 
   /** A wider scale colours the step anew; one that was thinned out since keeps its colours. */
@@ -95,7 +95,7 @@ export class FlowFoot implements Store<FlowViewState, never> {
     const there =
       step !== null && !passing && (step === this.state.current || this.host.goTo(step));
     this.scrub(there ? null : step);
-    this.tell();
+    this.notify();
   }
 
   private scrub(step: number | null): void {
@@ -115,7 +115,7 @@ export class FlowFoot implements Store<FlowViewState, never> {
     });
   }
 
-  private tell(): void {
+  private notify(): void {
     const { current, ...state } = this.state;
     this.view = { ...state, shown: this.step ?? current };
     for (const listener of [...this.listeners]) listener();

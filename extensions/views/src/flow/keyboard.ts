@@ -17,7 +17,7 @@ function carriedOut(view: FlowView, event: KeyboardEvent): boolean {
   else if (event.key === 'ArrowDown' && onCanvas) view.moveCursor(1, 0);
   else if (event.key === 'Home' && onCanvas) view.moveCursor(0, -Infinity);
   else if (event.key === 'End' && onCanvas) view.moveCursor(0, Infinity);
-  else if ((event.key === 'Enter' || event.key === ' ') && onCanvas) view.tell(false);
+  else if ((event.key === 'Enter' || event.key === ' ') && onCanvas) view.sendStep(false);
   else if (event.key === 'Escape') return view.leave();
   else if (event.key === '[') view.moveStep(-1);
   else if (event.key === ']') view.moveStep(1);

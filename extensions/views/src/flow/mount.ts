@@ -1,4 +1,4 @@
-/** The gradient-flow strip, mounted: what it is given, and what it asks for. */
+/** The gradient-flow strip, mounted: what it is given, and what it requests. */
 import type { Dispose, Store } from '../store';
 import type { FlowColumns } from './strip';
 import { FlowView } from './view';

@@ -2,7 +2,7 @@
  * The norms of one step of a gradient flow, laid over the drawing of a graph: which row of the flow
  * every operation and every box belongs to.
  *
- * A row is a module, a stretch of neighbours in a long list of modules, or the parameters that a
+ * A row is a module, a range of neighbours in a long list of modules, or the parameters that a
  * module holds beside its submodules. An operation takes the row of its module, or of the nearest
  * module around it that has one; a box takes the root of the sum of squares over its operations'
  * rows.

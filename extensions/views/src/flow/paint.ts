@@ -11,7 +11,7 @@ export const RIGHT = 10;
 export const ROW = 16;
 export const LOW_ROW = 12;
 
-/** Where a strip lies in its canvas, in CSS pixels. */
+/** Where a strip is in its canvas, in CSS pixels. */
 export interface Place {
   readonly width: number;
   /** Left edge of the cells. */

@@ -5,13 +5,15 @@
 import { sameRows } from './over-graph';
 import type { FlowColumns } from './strip';
 
-/** Columns from which everything is asked for again: the kernel thins old ones out, this does not. */
+/**
+ * Columns from which everything is requested again: the kernel thins old ones out, this does not.
+ */
 const MOST = 8192;
 
 export class FlowPieces {
   record: FlowColumns | null = null;
 
-  /** How many samples are known, for the next request; 0 asks for all of them. */
+  /** How many samples are known, for the next request; 0 requests all of them. */
   get known(): number {
     const { record } = this;
     return record && record.step.length < MOST ? record.total_sampled : 0;

@@ -13,17 +13,17 @@ export function followPointer(view: FlowView): void {
     element.setPointerCapture(event.pointerId);
     drawing.hover = null;
     view.setCursor(from);
-    view.tell(true);
+    view.sendStep(true);
   });
   element.addEventListener('pointermove', (event) => {
     if (!from) return view.setHover(drawing.spotAt(event));
     const cell = drawing.cellAt(event);
     if (cell === drawing.cursor?.cell) return;
     view.setCursor({ row: from.row, cell });
-    view.tell(true);
+    view.sendStep(true);
   });
   element.addEventListener('pointerup', () => {
-    if (from) view.tell(false);
+    if (from) view.sendStep(false);
     from = null;
   });
   element.addEventListener('pointercancel', () => (from = null));

@@ -97,7 +97,7 @@ export class FlowView {
     for (const control of this.controls) control.hidden = !drawn || !open;
     const notes = this.record?.notes ?? [];
     this.message.hidden = ((drawn || notes.length > 0) && problem === null) || !open;
-    this.message.replaceChildren(problem === null ? (missing ?? EMPTY) : errorCard(problem));
+    this.message.replaceChildren(problem === null ? (missing ?? EMPTY) : errorBox(problem));
     this.notes.hidden = notes.length === 0 || !open;
     this.notes.textContent = notes.map((note) => shorten(note, 300)).join(' · ');
     this.showKey();
@@ -161,7 +161,7 @@ export class FlowView {
     const jump = cursor || !Number.isFinite(cells) ? cells : 0;
     this.setCursor({ row, cell: within(from + jump, strip.cells - 1) });
     this.live.textContent = this.reading.textContent;
-    this.tell(true);
+    this.sendStep(true);
   }
 
   /** One sampled step back or on. */
@@ -172,11 +172,11 @@ export class FlowView {
     this.column = Math.max(0, Math.min(this.record.step.length - 1, this.column + by));
     this.setCursor({ row: cursor?.row ?? 0, cell: cellOf(strip, this.column) });
     this.live.textContent = `step ${formatCount(this.record.step[this.column] ?? 0)}`;
-    this.tell(true);
+    this.sendStep(true);
   }
 
-  /** Tells the page which step is wanted. */
-  tell(passing: boolean): void {
+  /** Sends the page the wanted step. */
+  sendStep(passing: boolean): void {
     const { record, drawing, column } = this;
     const { path = '', label = '' } = record?.rows[drawing.cursor?.row ?? -1] ?? {};
     if (!record || !drawing.cursor) return;
@@ -233,7 +233,7 @@ export class FlowView {
   }
 }
 
-function errorCard(text: string): HTMLElement {
+function errorBox(text: string): HTMLElement {
   const title = h('b', {}, 'The gradient flow could not be shown');
-  return h('div', { class: 'wv-card', role: 'alert' }, title, shorten(text, 2000));
+  return h('div', { class: 'wv-error', role: 'alert' }, title, shorten(text, 2000));
 }

@@ -28,7 +28,7 @@ export function stepsText(record: FlowColumns): string {
 
 /**
  * A cell in one line: `block3, step 42: 0.527`, or for several columns the range and the largest.
- * A `chosen` column that this would not name is told by itself.
+ * A `chosen` column that this would not name is described by itself.
  */
 export function cellText(
   record: FlowColumns,

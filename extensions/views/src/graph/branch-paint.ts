@@ -1,8 +1,8 @@
-/** Draws the card of a test that Python made: a dotted diamond, the test, its numbers, its line. */
+/** Draws the box of a test that Python made: a dotted diamond, the test, its numbers, its line. */
 import { sourceLabel } from './dom';
 import { shorten } from './format';
 import type { Box } from './layout';
-import { ASKED_HEIGHT } from './nodes';
+import { TEST_HEIGHT } from './nodes';
 import { round, type Scene } from './paint';
 import { font } from './paint-node';
 import { strengthOf } from './shade';
@@ -14,16 +14,16 @@ const TEXT = 46;
 
 export function paintBranch(scene: Scene, box: Box, operation: Operation): void {
   const { context, palette, state, detail, hovered } = scene;
-  const { asked } = operation;
-  if (!asked || (detail !== 'all' && detail !== 'name')) return;
+  const { test } = operation;
+  if (!test || (detail !== 'all' && detail !== 'name')) return;
   const { x, width } = box.node;
   const { y } = box;
-  const middle = y + ASKED_HEIGHT / 2;
+  const middle = y + TEST_HEIGHT / 2;
   context.globalAlpha = strengthOf(state, operation);
   context.fillStyle = palette.raise;
   context.strokeStyle = hovered === box ? palette.ink : palette.stroke2;
   context.lineWidth = hovered === box ? 1.5 : 1;
-  round(context, x, y, width, ASKED_HEIGHT, 6);
+  round(context, x, y, width, TEST_HEIGHT, 6);
   context.fill();
   context.stroke();
   context.strokeStyle = palette.ink;
@@ -44,7 +44,7 @@ export function paintBranch(scene: Scene, box: Box, operation: Operation): void 
   context.fillStyle = palette.ink;
   context.textAlign = 'center';
   font(scene, 11, true);
-  context.fillText(asked.word === 'if' ? 'if' : asked.word === 'while' ? '↻' : '!', centre, middle);
+  context.fillText(test.word === 'if' ? 'if' : test.word === 'while' ? '↻' : '!', centre, middle);
   context.textAlign = 'left';
   const room = width - TEXT - 8;
   const size = font(scene, 11);
@@ -52,12 +52,12 @@ export function paintBranch(scene: Scene, box: Box, operation: Operation): void 
   const all = detail === 'all';
   // Both ends: what was compared, and with what.
   const letters = Math.floor(room / context.measureText('0').width);
-  drawText(context, shorten(asked.condition, letters), x + TEXT, y + (all ? 12 : 15), room);
+  drawText(context, shorten(test.condition, letters), x + TEXT, y + (all ? 12 : 15), room);
   font(scene, 11);
   context.fillStyle = palette.ink2;
-  const times = asked.times > 1 ? ` × ${asked.times}` : '';
-  const values = all && asked.first.values !== asked.condition ? asked.first.values : '';
-  const outcome = `${asked.first.taken ? 'True' : 'False'}${times}`;
+  const times = test.times > 1 ? ` × ${test.times}` : '';
+  const values = all && test.first.values !== test.condition ? test.first.values : '';
+  const outcome = `${test.first.taken ? 'True' : 'False'}${times}`;
   const second = y + (all ? 28 : 38);
   let used = drawText(context, values ? `${values} is` : 'is', x + TEXT, second, room - 36) + 4;
   font(scene, 11, true);
@@ -81,8 +81,8 @@ function paintLine(scene: Scene, operation: Operation, x: number, y: number, roo
 }
 
 /** What was made after the test: the module it begins, or the call itself. */
-export function nextName(state: Scene['state'], { id, asked }: Operation): string {
-  const after = asked?.after;
+export function nextName(state: Scene['state'], { id, test }: Operation): string {
+  const after = test?.after;
   if (!after) return '';
   const around = state.tree.parents[id] ?? null;
   const inner = state.path(after);

@@ -1,5 +1,5 @@
 /**
- * What Python asked of tensors, as operations of their own: a card that stands between what was
+ * Tests that Python made of tensors, as operations of their own: a box between what was
  * tested and what was made next. No data flows through it, so its lines are dotted and no question
  * about data or gradients ever sees them.
  */
@@ -9,7 +9,7 @@ import { oneLine } from './format';
 import { bareOperation, type Flow, type Operation, type Operations } from './operations';
 
 /** Tests of one line that came out the same, one after the other at one place of the graph. */
-export interface Asked {
+export interface BranchTest {
   first: Branch;
   times: number;
   /** `if`, `while` or `assert`. */
@@ -20,12 +20,12 @@ export interface Asked {
   after: Operation | null;
 }
 
-/** Adds a card for each test; `asks` are their lines. */
+/** Adds a box for each test; `testFlows` are their lines. */
 export function withBranches(record: GraphColumns, read: Operations): Operations {
   if (record.branches.length === 0) return read;
   const { operations, flows, root } = read;
   const owner = new Map(operations.flatMap((one) => one.rows.map((row) => [row, one])));
-  const found: Asked[] = [];
+  const found: BranchTest[] = [];
   for (const first of record.branches) {
     const { source, taken, module } = first;
     const before = owner.get(first.before) ?? null;
@@ -37,28 +37,28 @@ export function withBranches(record: GraphColumns, read: Operations): Operations
     else found.push({ first, times: 1, ...wording(record, first), before, after });
   }
   const added = new Map<Operation | null, Operation[]>();
-  for (const asked of found) {
+  for (const test of found) {
     // Out of order, as on another thread: it stands where it can.
-    if (asked.before && asked.after && asked.before.id >= asked.after.id) asked.before = null;
-    const list = added.get(asked.after) ?? [];
-    added.set(asked.after, list);
-    list.push(cardOf(record, asked, operations));
+    if (test.before && test.after && test.before.id >= test.after.id) test.before = null;
+    const list = added.get(test.after) ?? [];
+    added.set(test.after, list);
+    list.push(operationOf(record, test, operations));
   }
   const all = [...operations, null].flatMap((one) => [
     ...(added.get(one) ?? []),
     ...(one ? [one] : []),
   ]);
   all.forEach((one, id) => (one.id = id));
-  const asks: Flow[] = [];
-  all.forEach(({ id, asked }) => {
-    if (!asked) return;
+  const testFlows: Flow[] = [];
+  all.forEach(({ id, test }) => {
+    if (!test) return;
     // Of several at one place each hangs below the one before it.
-    const above = all[id - 1]?.asked;
-    const from = above && above.before === asked.before ? id - 1 : asked.before?.id;
-    if (from !== undefined) asks.push({ from, to: id, bytes: 0 });
-    const below = all[id + 1]?.asked;
-    if (asked.after && below?.before !== asked.before)
-      asks.push({ from: id, to: asked.after.id, bytes: 0 });
+    const above = all[id - 1]?.test;
+    const from = above && above.before === test.before ? id - 1 : test.before?.id;
+    if (from !== undefined) testFlows.push({ from, to: id, bytes: 0 });
+    const below = all[id + 1]?.test;
+    if (test.after && below?.before !== test.before)
+      testFlows.push({ from: id, to: test.after.id, bytes: 0 });
   });
   return {
     operations: all,
@@ -68,12 +68,12 @@ export function withBranches(record: GraphColumns, read: Operations): Operations
       bytes,
     })),
     root: operations[root]?.id ?? -1,
-    asks,
+    testFlows,
   };
 }
 
 /** `0.730 > 0.750 is False`. */
-export function outcome({ first, times, condition }: Asked): string {
+export function outcome({ first, times, condition }: BranchTest): string {
   const { values, taken } = first;
   const shown = values && values !== condition ? `${values} is ` : '';
   return `${shown}${taken ? 'True' : 'False'}${times > 1 ? ` × ${times}` : ''}`;
@@ -82,26 +82,30 @@ export function outcome({ first, times, condition }: Asked): string {
 function wording(
   record: GraphColumns,
   { condition, source }: Branch,
-): Pick<Asked, 'word' | 'condition'> {
+): Pick<BranchTest, 'word' | 'condition'> {
   const text = record.sources[source]?.text ?? '';
   const word = /^\s*(while|assert)\b/.exec(text)?.[1] ?? 'if';
   return { word, condition: oneLine(condition || text.replace(/^\s*(if|while|assert)\b/, '')) };
 }
 
-function cardOf(record: GraphColumns, asked: Asked, operations: readonly Operation[]): Operation {
-  const { first, word, condition, after } = asked;
+function operationOf(
+  record: GraphColumns,
+  test: BranchTest,
+  operations: readonly Operation[],
+): Operation {
+  const { first, word, condition, after } = test;
   const next = after?.id ?? operations.length;
   return {
     ...bareOperation(`${word} ${condition}`),
-    type: 'asked',
+    type: 'test',
     module: homeOf(record, first.module, operations[next - 1], after),
     source: first.source,
-    asked,
+    test,
   };
 }
 
 /**
- * The module in whose box the card stands: the one that asked, or the nearest that does not cut
+ * The module in whose box it is drawn: the one that tested, or the nearest that does not cut
  * another box in two, as its neighbours in the forward order stand in them.
  */
 function homeOf(
@@ -123,6 +127,6 @@ function homeOf(
   };
   const around = common(...beside);
   const near = beside.map((chain) => common(mine, chain)).sort((a, b) => b.length - a.length)[0];
-  const home = near && near.length > around.length ? near : around;
-  return home[home.length - 1] ?? -1;
+  const innermost = near && near.length > around.length ? near : around;
+  return innermost[innermost.length - 1] ?? -1;
 }

@@ -1,6 +1,6 @@
 /**
  * What activation checkpointing of a module would free, estimated from one record: storages that
- * only its operations hold go, and inputs that nobody outside holds must be kept from then on. The
+ * only its operations hold go, and inputs that nothing outside holds must be kept from then on. The
  * same rule as `workbench/graph/questions/checkpoint_savings.py`, whose figures the tests of both are held to.
  */
 import { NODE_KINDS } from '@torch-workbench/records';
@@ -11,7 +11,7 @@ import { isOperation, type Operation } from './operations';
 import { within, type Storages } from './storages';
 
 export interface CheckpointEstimate {
-  /** Modules that would be checkpointed: one, or the members of a rolled-up card. */
+  /** Modules that would be checkpointed: one, or the members of a rolled-up box. */
   modules: number;
   /** Activations held only inside, less the inputs. */
   freed: number;
@@ -87,7 +87,7 @@ function secondsOf(parts: readonly Group[], record: GraphColumns): number | null
   return sum;
 }
 
-/** Operations whose output lies in the storage of their input. */
+/** Operations whose output is in the storage of their input. */
 export const VIEW =
   /^((Reshape)?Alias|AsStrided|Chunk|Diagonal|Expand|Narrow|Permute|Select|Slice|Split(WithSizes)?|(Uns|S)queeze|T(ranspose)?|Unbind|Unfold|(Unsafe)?View)Backward0$/;
 

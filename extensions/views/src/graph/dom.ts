@@ -149,7 +149,7 @@ export function sourceLabel({ filename, line, cell }: Source): string {
     : `cell ${cell}, line ${line}`;
 }
 
-/** The label of a line as a link; a click asks the host to open it. */
+/** The label of a line as a link; a click requests the host to open it. */
 export function sourceLink(source: Source): HTMLElement {
   const open = (): void => {
     const init = {
@@ -164,14 +164,14 @@ export function sourceLink(source: Source): HTMLElement {
   return element;
 }
 
-/** Where a line of the user's code is, shown as a card. */
-export function sourceCard(source: Source): HTMLElement {
+/** Where a line of the user's code is, shown as a section. */
+export function sourceSection(source: Source): HTMLElement {
   const code = h('div', 'wv-code');
   code.append(
     h('i', {}, String(source.line)),
     source.text.trim().slice(0, 2000) || source.function,
   );
-  const card = section('Source', '', code);
-  card.querySelector('h3')?.append(aside(sourceLink(source)));
-  return card;
+  const part = section('Source', '', code);
+  part.querySelector('h3')?.append(aside(sourceLink(source)));
+  return part;
 }

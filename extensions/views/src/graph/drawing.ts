@@ -48,16 +48,16 @@ export abstract class Drawing {
   dims = false;
   highlight: Highlight | null = null;
   #owners: Map<number, Operation> | null = null;
-  readonly #asks: readonly Flow[];
+  readonly #testFlows: readonly Flow[];
 
   constructor(
     readonly record: GraphColumns,
-    { operations, flows, root, asks = [] }: Operations,
+    { operations, flows, root, testFlows = [] }: Operations,
     { limit, closed, fold }: DrawingOptions = {},
   ) {
     this.operations = operations;
     this.flows = flows;
-    this.#asks = asks;
+    this.#testFlows = testFlows;
     this.root = operations[root] ?? null;
     this.tree = buildTree(record, operations, fold);
     this.mostFlow = flows.reduce((most, { bytes }) => Math.max(most, bytes), 1);
@@ -76,7 +76,7 @@ export abstract class Drawing {
   /** Bytes of a full bar under an operation's name; 0 for no bars. */
   abstract get fullBar(): number;
 
-  /** Draws the card of a test that Python made; without it there are none. */
+  /** Draws the box of a test that Python made; without it there are none. */
   paintAsked?(scene: Scene, box: Box, operation: Operation): void;
   /** Adds to a box that is drawn already. */
   decorate?(scene: Scene, box: Box): void;
@@ -106,7 +106,7 @@ export abstract class Drawing {
   }
 
   #arrange(): Layout {
-    return layout(this.tree, this.flows, this.open, this.widthOf, this.#asks);
+    return layout(this.tree, this.flows, this.open, this.widthOf, this.#testFlows);
   }
 
   /** Opens and selects what is open and selected in another drawing, by its names. */

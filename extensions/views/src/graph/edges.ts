@@ -36,11 +36,14 @@ export interface Part {
   soft: boolean;
 }
 
-/** Edges between visible nodes, at most one for each pair; `asks` only where their test is shown. */
+/**
+ * Edges between visible nodes, at most one for each pair; `testFlows` only where their test is
+ * shown.
+ */
 export function visibleEdges(
   flows: readonly Flow[],
   shown: readonly Item[],
-  asks: readonly Flow[] = [],
+  testFlows: readonly Flow[] = [],
 ): VisibleEdge[] {
   const index = new Map<Item, number>();
   shown.forEach((item) => {
@@ -57,9 +60,9 @@ export function visibleEdges(
     else found.set(key, { id: found.size, from, to, bytes: flow.bytes });
   }
   const edges = [...found.values()];
-  for (const { from: a, to: b } of asks) {
+  for (const { from: a, to: b } of testFlows) {
     const [from, to] = [shown[a], shown[b]];
-    const isShown = [from, to].some((one) => one?.kind === 'operation' && one.asked);
+    const isShown = [from, to].some((one) => one?.kind === 'operation' && one.test);
     if (from && to && isShown) edges.push({ id: edges.length, from, to, bytes: 0, soft: true });
   }
   return edges;
@@ -134,7 +137,7 @@ function countFans(
     for (let box = parentOf(tree, to); box && !above.has(box); box = box.parent) {
       const inBox = counts.get(box) ?? new Map<Item, number>();
       counts.set(box, inBox);
-      // Sources lie outside the box and targets inside, so one map holds both.
+      // Sources are outside the box and targets inside, so one map holds both.
       for (const item of [from, to]) inBox.set(item, (inBox.get(item) ?? 0) + 1);
     }
   }
@@ -157,7 +160,7 @@ export function entryKey(source: Item | null, target: Item): string {
   return `${source ? keyOf(source) : ''}>${keyOf(target)}`;
 }
 
-/** A short text that tells items apart. */
+/** A short text that distinguishes items. */
 export function keyOf(item: Item): string {
   return isOperation(item) ? `o${item.id}` : `g${item.id}`;
 }

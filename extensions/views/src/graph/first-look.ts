@@ -65,7 +65,7 @@ export class FirstLook {
 
   /**
    * After the view itself moved or changed the drawing: that gives way to the open legend where it
-   * may `move`, else the legend closes. Returns whether nothing lies under the legend.
+   * may `move`, else the legend closes. Returns whether nothing is under the legend.
    */
   giveWay(move: boolean): boolean {
     const { surface, legend } = this;

@@ -6,7 +6,7 @@ import { nameOf } from './tree-panel';
 
 /**
  * The qualified name of a module, `stem.0`, as in `model.get_submodule`; `layers.0 … 5` for equal
- * neighbours rolled into one card; `relu in block1` for a call inside a larger module.
+ * neighbours rolled into one box; `relu in block1` for a call inside a larger module.
  */
 export function fullName(item: Item, record: GraphColumns): string {
   if (isOperation(item)) {

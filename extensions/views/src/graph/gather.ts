@@ -8,7 +8,7 @@ const LEAST_ROOM = 200;
 /**
  * Moves only where less than half of `rects` is in view, left of `covered` pixels, and zooms out no
  * further than the first look at a drawing does. Of a path too long for that it shows the end that
- * it was asked for from. Returns whether it moved.
+ * it was requested from. Returns whether it moved.
  */
 export function gather(camera: Camera, rects: readonly Rect[], covered: number): boolean {
   const view = camera.view();

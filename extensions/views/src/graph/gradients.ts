@@ -15,7 +15,7 @@ export interface Gradient {
   nonFinite: number;
 }
 
-/** The gradient that reached a row; null where backward did not run or nobody watched. */
+/** The gradient that reached a row; null where backward did not run or was not watched. */
 export function gradientOf(record: GraphColumns, row: number): Gradient | null {
   const nonFinite = Number(record.node_gradient_non_finite[row] ?? -1);
   if (!record.gradients || nonFinite < 0) return null;
@@ -34,7 +34,7 @@ export function gradientOf(record: GraphColumns, row: number): Gradient | null {
 export function outputOf(item: Item, operations: readonly Operation[]): Operation | undefined {
   if (isOperation(item)) return item;
   let { end } = item;
-  while (operations[end - 1]?.asked && end > item.start) end -= 1;
+  while (operations[end - 1]?.test && end > item.start) end -= 1;
   const last = operations[end - 1];
   if (!last?.host) return last;
   return last.host.id >= item.start ? last.host : undefined;

@@ -1,11 +1,11 @@
 /**
  * The module hierarchy as a tree of boxes.
  *
- * A group is one *contiguous* stretch of the forward order, so a module that is called twice is two
+ * A group is one *contiguous* range of the forward order, so a module that is called twice is two
  * groups and the boxes of one parent never depend on each other in a circle. Kinds besides the
- * root: a call of a module; `repeat`, three or more equal neighbours rolled into one card; `chunk`, a
- * stretch of a list too long to lay out or look at (an unrolled loop); `compiled`, a compiled operation
- * with what it runs inside (`inner.ts`); and `fold`, a stretch that the drawing leaves out (see `Fold`).
+ * root: a call of a module; `repeat`, three or more equal neighbours rolled into one box; `chunk`, a
+ * range of a list too long to lay out or look at (an unrolled loop); `compiled`, a compiled operation
+ * with what it runs inside (`inner.ts`); and `fold`, a range that the drawing leaves out (see `Fold`).
  */
 import type { GraphColumns } from './columns';
 import { plural } from './format';
@@ -78,7 +78,7 @@ export function buildTree(
 }
 
 export type Make = (kind: Group['kind'], module: number, start: number) => Group;
-/** Replaces stretches of a box's children by groups of kind `fold`. */
+/** Replaces ranges of a box's children by groups of kind `fold`. */
 export type Fold = (children: Item[], make: Make) => Item[];
 
 function nest(record: GraphColumns, operations: readonly Operation[], root: Group, make: Make) {
@@ -124,7 +124,7 @@ function leafName(path: string, parent: string | undefined): string {
 }
 
 /**
- * Marks the second and later calls of one module: `cell`, `cell (call 2)`. Stretches that have
+ * Marks the second and later calls of one module: `cell`, `cell (call 2)`. Ranges that have
  * nothing in common are no two calls: `blocks[0]` and `blocks[1:]` of a list that is never called.
  */
 function numberCalls(group: Group, operations: readonly Operation[], word = 'call'): void {
@@ -172,7 +172,7 @@ function link(group: Group, operations: readonly Operation[], parents: Group[]):
     group.title = `${(group.start + 1).toLocaleString('en')} – ${group.end.toLocaleString('en')}`;
 }
 
-/** Seconds of the members of a card; null where one is not known or they are one module's calls. */
+/** Seconds of the members of a box; null where one is not known or they are one module's calls. */
 function sumSeconds(group: Group): number | null {
   const members = group.children.flatMap((child) => (isOperation(child) ? [] : [child]));
   const paths = new Set(members.map(({ path }) => path));
@@ -206,7 +206,7 @@ export function countOps(item: Group, word = 'op'): string {
   return plural(numOps(item), item.kind === 'compiled' ? `backward ${word}` : word);
 }
 
-/** Members of a rolled-up card, counted through the chunks a long one is cut into. */
+/** Members of a rolled-up box, counted through the chunks a long one is cut into. */
 export function countRepeats(group: Group): number {
   return group.children.reduce(
     (count, child) =>

@@ -10,7 +10,7 @@ export function crossings(lines: readonly Line[], top: number): number[] {
 }
 
 /**
- * Right end of the rightmost stretch between `left` and `right` that has `room` for text and is
+ * Right end of the rightmost range between `left` and `right` that has `room` for text and is
  * crossed by no line; null where there is none.
  */
 export function gapBefore(

@@ -9,7 +9,7 @@ import { representatives } from './visible';
 export type HighlightKind = 'path' | 'holders' | 'filter';
 
 export class Highlight {
-  /** Number of lit operations before each one, so that a box is asked in one subtraction. */
+  /** Number of lit operations before each one, so that a box is queried in one subtraction. */
   readonly #before: Int32Array;
   #drawn: { layout: Layout; edges: Set<number> } | null = null;
 

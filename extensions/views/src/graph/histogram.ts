@@ -1,4 +1,7 @@
-/** How the values of a gradient lie over the powers of ten: bars over a logarithmic axis. */
+/**
+ * The distribution of the values of a gradient over the powers of ten: bars over a logarithmic
+ * axis.
+ */
 import type { GraphColumns } from './columns';
 import { h } from './dom';
 import { formatShare } from './format';

@@ -42,10 +42,10 @@ function holdersAnswer({ state, select }: Inspection, item: Item): Node[] {
   if (alone + shared + anyway === 0) return [h('p', {}, `Nothing is held by ${here}.`)];
   const sentences = [
     alone > 0
-      ? `${formatBytes(alone)} are held by ${here} alone and would be freed if it let go.`
-      : `Nothing would be freed if ${here} alone let go.`,
+      ? `Releasing what ${here} holds would free ${formatBytes(alone)}, held by it alone.`
+      : `Releasing what ${here} holds would free nothing.`,
     shared > 0
-      ? `${formatBytes(shared)} are held elsewhere too, and would stay until every holder lets go.`
+      ? `${formatBytes(shared)} are held elsewhere too, and stay until every holder releases them.`
       : '',
     anyway > 0
       ? `${formatBytes(anyway)} are parameters, buffers or inputs, which stay in any case.`
@@ -61,7 +61,7 @@ function holdersAnswer({ state, select }: Inspection, item: Item): Node[] {
 }
 
 /** What `torch.utils.checkpoint` around a module would free, as an estimate with its basis. */
-export function checkpointCard(state: GraphState, item: Group): HTMLElement | null {
+export function checkpointSection(state: GraphState, item: Group): HTMLElement | null {
   const estimate = state.checkpoint(item);
   if (!estimate) return null;
   const { freed, inputs, modules, seconds, path } = estimate;

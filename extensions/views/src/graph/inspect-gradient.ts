@@ -31,7 +31,9 @@ export function gradientSection(state: GraphState, item: Operation): HTMLElement
   return outputSection(state, item, step);
 }
 
-/** What backward brought to the output of an operation: figures, and how its values lie. */
+/**
+ * What backward brought to the output of an operation: figures, and the distribution of its values.
+ */
 export function outputSection(
   { record }: GraphState,
   item: Operation | undefined,
@@ -42,7 +44,7 @@ export function outputSection(
   return section('Gradient of the output', step, list, ...(bars ? [bars] : []));
 }
 
-/** How the gradients of parameters lie, to be opened; null where none was measured. */
+/** The distribution of the gradients of parameters, to be opened; null where none was measured. */
 function histograms({ record }: GraphState, leaves: readonly Leaf[]): HTMLElement | null {
   const parts = leaves.slice(0, MOST_SHOWN).flatMap(({ name, shape, row }) => {
     const bars = histogram(record, row);

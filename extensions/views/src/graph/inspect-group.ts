@@ -1,10 +1,10 @@
-/** The inspector's page for a module, a rolled-up card or a stretch of a long list. */
+/** The inspector's page for a module, a rolled-up box or a range of a long list. */
 import { button, facts, h, note, section } from './dom';
 import { formatBytes, formatCount, formatNumber, formatSeconds, oneLine } from './format';
 import { fullName } from './full-name';
 import { outputOf, parameterNorm } from './gradients';
 import { countRepeats, isInside, numOps, type Group } from './groups';
-import { checkpointCard, questions } from './inspect-actions';
+import { checkpointSection, questions } from './inspect-actions';
 import { outputSection } from './inspect-gradient';
 import { compiledSection } from './inspect-inner';
 import { unreachedSection } from './inspect-unreached';
@@ -30,16 +30,14 @@ export function inspectGroup(inspection: Inspection, item: Group): Node[] {
   if (gradient) parts.push(gradient);
   parts.push(largestSavers(inspection, state.operations.slice(item.start, item.end)));
   parts.push(questions(inspection, item));
-  const checkpoint = checkpointCard(state, item);
+  const checkpoint = checkpointSection(state, item);
   if (checkpoint) parts.push(checkpoint);
   parts.push(openButton(inspection, item));
   return parts;
 }
 
 function groupNote({ kind }: Group): string {
-  return kind === 'compiled'
-    ? 'backward operations in compiled code'
-    : 'stretch of the forward pass';
+  return kind === 'compiled' ? 'backward operations in compiled code' : 'part of the forward pass';
 }
 
 function openButton({ state, toggle }: Inspection, item: Group): HTMLElement {

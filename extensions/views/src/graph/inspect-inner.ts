@@ -1,5 +1,5 @@
 /** The inspector's page for an operation inside a compiled node. */
-import { facts, note, section, sourceCard } from './dom';
+import { facts, note, section, sourceSection } from './dom';
 import { oneLine } from './format';
 import type { Item } from './groups';
 import { itemLink, head } from './inspector';
@@ -11,7 +11,7 @@ export function inspectInner({ state, select }: Inspection, item: Operation): No
   const { record } = state;
   const parts: Node[] = [head(state, item, item.op, 'backward operation in compiled code')];
   const source = record.sources[item.source];
-  if (item.source >= 0 && source) parts.push(sourceCard(source));
+  if (item.source >= 0 && source) parts.push(sourceSection(source));
   const module = record.modules[item.module];
   const out = `${item.shape} ${item.dtype}`.trim();
   const rows: [string, string][] = [['Gives', oneLine(out) || 'not known']];

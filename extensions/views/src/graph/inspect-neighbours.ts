@@ -12,7 +12,7 @@ export function neighbours(state: Drawing, item: Item, select: (item: Item) => v
   const { before, after } = state.neighbours(item);
   const list = h('div', {});
   const add = (label: string, items: Item[]): void => {
-    for (const other of items.filter((one) => !isOperation(one) || !one.asked).slice(0, 8)) {
+    for (const other of items.filter((one) => !isOperation(one) || !one.test).slice(0, 8)) {
       const where = state.path(other).slice(1).map(nameOf).join(' › ');
       const note = aside(`${label} `);
       list.append(h('p', {}, note, itemLink(other, select), ` ${shorten(where, 60)}`));

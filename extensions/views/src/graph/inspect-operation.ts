@@ -1,5 +1,5 @@
 /** The inspector's page for one operation. */
-import { facts, h, note, section, sourceCard } from './dom';
+import { facts, h, note, section, sourceSection } from './dom';
 import { formatBytes, formatCount, formatSeconds, shorten } from './format';
 import { numOps, type Item } from './groups';
 import { questions } from './inspect-actions';
@@ -16,7 +16,7 @@ import type { Saved } from './storages';
 export function inspectOperation(inspection: Inspection, item: Operation): Node[] {
   const { state } = inspection;
   const { record } = state;
-  if (item.asked) return inspectBranch(inspection, item);
+  if (item.test) return inspectBranch(inspection, item);
   if (isInner(item)) return inspectInner(inspection, item);
   const row = item.rows[item.rows.length - 1] ?? 0;
   const type = record.strings[record.node_type[row]] ?? '';
@@ -25,7 +25,7 @@ export function inspectOperation(inspection: Inspection, item: Operation): Node[
   top.append(h('div', { class: 'wv-mono', title: type }, shorten(type, 48)));
   const parts: Node[] = [top];
   const source = record.sources[item.source];
-  if (item.source >= 0 && source) parts.push(sourceCard(source));
+  if (item.source >= 0 && source) parts.push(sourceSection(source));
   parts.push(section('Tensors', '', facts(tensorFacts(state, item))));
   parts.push(saved(inspection, item));
   parts.push(gradientSection(state, item));

@@ -74,9 +74,9 @@ export function layout(
   flows: readonly Flow[],
   open: ReadonlySet<Group>,
   widthOf: (bytes: number) => number,
-  asks: readonly Flow[] = [],
+  testFlows: readonly Flow[] = [],
 ): Layout {
-  const edges = visibleEdges(flows, representatives(tree, open), asks);
+  const edges = visibleEdges(flows, representatives(tree, open), testFlows);
   const parts = shareEdges(tree, edges);
   const local = arrange(tree.root, open, parts, widthOf, new Set());
   const boxes = new Map<Item, Box>();

@@ -40,7 +40,7 @@ export function showLegend(element: HTMLDetailsElement, state: GraphState, palet
   }
   element.append(key('chip', 'parameter, folded into its operation'));
   if (state.record.branches.length > 0)
-    element.append(key('asked', 'to and from a test that Python made: nothing flows'));
+    element.append(key('test', 'to and from a test in Python: no data flows'));
   element.append(h('p', {}, 'Arrows follow the data; gradients run back.'));
 }
 

@@ -43,7 +43,7 @@ export function mount(
   return () => view.dispose();
 }
 
-/** The same for a host that asks the view for more: a picture of it (`picture.ts`). */
+/** The same for a host that needs more of the view: a picture of it (`picture.ts`). */
 export function open(
   el: HTMLElement,
   store: Store<GraphViewState, never>,

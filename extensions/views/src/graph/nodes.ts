@@ -5,10 +5,10 @@ import type { Extent } from './place';
 
 export const NODE_WIDTH = 152;
 export const NODE_HEIGHT = 36;
-export const CARD_HEIGHT = 32;
-/** Of the card of a test that Python made. */
+export const CLOSED_HEIGHT = 32;
+/** Of the box of a test that Python made. */
 export const ASKED_WIDTH = 248;
-export const ASKED_HEIGHT = 56;
+export const TEST_HEIGHT = 56;
 export const HEADER = 26;
 export const PADDING = 10;
 const CHIP_GAP = 12;
@@ -29,16 +29,16 @@ export interface Chip {
   width: number;
 }
 
-/** Room a header's text asks for on one side of the axis; a hostile name gets no more than 180. */
+/** Room a header's text needs on one side of the axis; a hostile name gets no more than 180. */
 export function headerRoom(text: string, extra: number): number {
   return Math.min(180, Math.max(NODE_WIDTH / 2 + PADDING, text.length * 6.5 + extra));
 }
 
-/** Room for a node or a card; parameters stand on the side away from the trunk and from the loss. */
+/** Room for a node or a box; parameters stand on the side away from the trunk and from the loss. */
 export function leafExtent(item: Item | undefined, trunk: boolean): Extent {
-  if (!item || !isOperation(item)) return { left: 160, right: 160, height: CARD_HEIGHT };
+  if (!item || !isOperation(item)) return { left: 160, right: 160, height: CLOSED_HEIGHT };
   const half = ASKED_WIDTH / 2;
-  if (item.asked) return { left: half, right: half, height: ASKED_HEIGHT };
+  if (item.test) return { left: half, right: half, height: TEST_HEIGHT };
   const chips = chipWidth(item.leaves);
   const room = NODE_WIDTH / 2 + (chips > 0 ? chips + CHIP_GAP : 0);
   const plain = NODE_WIDTH / 2;

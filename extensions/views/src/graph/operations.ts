@@ -3,7 +3,7 @@
  * the operations that use them, edges between operations. The order of the operations is a
  * topological order as close to the forward order (autograd's sequence numbers) as the graph allows.
  */
-import type { Asked } from './branches';
+import type { BranchTest } from './branches';
 import type { Column, GraphColumns } from './columns';
 import { computedIn } from './dtypes';
 import { COMPILED, foldCalls, foldParameters, INPUT, type Folded } from './fold';
@@ -59,7 +59,7 @@ export interface Operation {
   /** Which of two captures have it: 1, 2, or 3 for both (and for a graph of one capture). */
   sides: number;
   /** Of a test that Python made of a tensor (`branches.ts`): no operation, but drawn like one. */
-  asked?: Asked;
+  test?: BranchTest;
 }
 
 export interface Flow {
@@ -74,7 +74,7 @@ export interface Operations {
   /** Operation that made the loss, -1 when the graph has none. */
   root: number;
   /** Lines to and from tests, along which nothing flows. */
-  asks?: Flow[];
+  testFlows?: Flow[];
 }
 
 /** Whether an item of the drawing is an operation, not a box around some. */
@@ -84,8 +84,8 @@ export function isOperation(item: { kind: string }): item is Operation {
 
 /** Whether it runs inside a compiled node, or is a test: it has no bytes and no gradient. */
 export function isInner(operation: Operation): boolean {
-  const { host, asked } = operation;
-  return asked !== undefined || (host !== null && host !== operation);
+  const { host, test } = operation;
+  return test !== undefined || (host !== null && host !== operation);
 }
 
 /** Groups rows into operations and orders them; linear up to one heap pass. */

@@ -20,7 +20,7 @@ export function font(scene: Scene, pixels: number, bold = false): number {
 /** The node of an operation with its parameters. */
 export function paintOperation(scene: Scene, box: Box, operation: Operation): void {
   const { context, palette, state, detail } = scene;
-  if (operation.asked) {
+  if (operation.test) {
     state.paintAsked?.(scene, box, operation);
     return;
   }
@@ -47,7 +47,7 @@ export function paintOperation(scene: Scene, box: Box, operation: Operation): vo
 /** An operation from far away: its colour alone. */
 export function paintSpeck(scene: Scene, box: Box, operation: Operation): void {
   const { context, palette, state } = scene;
-  if (operation.asked) return;
+  if (operation.test) return;
   const { fill, bad, mark } = state.shade(operation, palette);
   context.globalAlpha = strengthOf(state, operation);
   const plain = fill === palette.raise ? palette.stroke : fill;

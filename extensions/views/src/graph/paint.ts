@@ -5,7 +5,7 @@
  */
 import { DETAILS, type Camera, type Rect } from './camera';
 import type { Box, Line } from './layout';
-import { paintCard, paintHeader } from './paint-card';
+import { paintClosed, paintHeader } from './paint-box';
 import { paintLine } from './paint-line';
 import { paintOperation, paintSpeck } from './paint-node';
 import type { Drawing } from './drawing';
@@ -96,7 +96,7 @@ function paintBox(scene: Scene, box: Box): number {
     return 1;
   }
   if (!box.open && box.parent) {
-    paintCard(scene, box, box.item);
+    paintClosed(scene, box, box.item);
     return 1;
   }
   if (box.parent) {

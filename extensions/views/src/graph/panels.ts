@@ -18,7 +18,7 @@ export class Panels {
 
   constructor(private readonly parts: PanelParts) {}
 
-  /** Whether the inspector lies over the drawing, and how wide it is there. */
+  /** Whether the inspector is over the drawing, and how wide it is there. */
   get covered(): number {
     const { view, inspector } = this.parts;
     return view.dataset['size'] === 'wide' ? 0 : inspector.offsetWidth;

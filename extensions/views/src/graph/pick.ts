@@ -1,7 +1,7 @@
-/** What lies under a point of the drawing. */
+/** What is under a point of the drawing. */
 import type { Box } from './layout';
 import { isOperation } from './operations';
-import { CARD_HEIGHT, HEADER } from './nodes';
+import { CLOSED_HEIGHT, HEADER } from './nodes';
 
 export interface Hit {
   box: Box;
@@ -21,7 +21,7 @@ export function pick(root: Box, x: number, y: number): Hit | null {
     if (!box.open) break;
   }
   if (box === root) return null;
-  const header = box.open ? HEADER : CARD_HEIGHT;
+  const header = box.open ? HEADER : CLOSED_HEIGHT;
   const handle = !isOperation(box.item) && y - box.y <= header && x - box.x <= HANDLE;
   return { box, handle };
 }

@@ -15,7 +15,7 @@ interface Place {
   height: number;
 }
 
-/** Paints `legend` where it lies over the drawing. */
+/** Paints `legend` where it is over the drawing. */
 export function paintLegend(pen: Pen, legend: HTMLElement, palette: Palette): void {
   const frame = (legend.parentElement ?? legend).getBoundingClientRect();
   const paint = (element: HTMLElement, outer: number): void => {

@@ -83,7 +83,7 @@ export class SvgPen implements Pen {
     this.#go(`C${[x1, y1, x2, y2, x, y].map(num).join(' ')}`, x, y);
   }
 
-  /** A corner at the first point, rounded, as far as the second lies in another direction. */
+  /** A corner at the first point, rounded, as far as the second is in another direction. */
   arcTo(cornerX: number, cornerY: number, x: number, y: number, radius: number): void {
     const [backX, backY, back] = direction(cornerX, cornerY, ...this.#at);
     const [onX, onY, on] = direction(cornerX, cornerY, x, y);

@@ -1,4 +1,4 @@
-/** Rolls equal neighbours up into one card, and cuts lists that are too long to look at. */
+/** Rolls equal neighbours up into one box, and cuts lists that are too long to look at. */
 import { isOperation } from './operations';
 import type { Fold, Group, Item, Make } from './groups';
 
@@ -45,12 +45,12 @@ function finish(group: Group, signatures: Signatures, make: Make, fold?: Fold): 
   });
   const mark = signatures.of(`${group.cls}(${marks.join(',')})`);
   const list = rolled(group.children, marks, make);
-  group.children = cut(fold ? fold(list, make) : list, make);
+  group.children = split(fold ? fold(list, make) : list, make);
   group.children = group.children.map(absorbed);
   return mark;
 }
 
-/** A list that holds nothing but one rolled-up card is that card: `layer 0 … 11 × 12`. */
+/** A list that holds nothing but one rolled-up box is that box: `layer 0 … 11 × 12`. */
 function absorbed(item: Item): Item {
   if (item.kind !== 'module' || item.children.length !== 1) return item;
   const only = item.children[0];
@@ -72,11 +72,11 @@ function rolled(children: Item[], marks: readonly number[], make: Make): Item[] 
       const group = make('repeat', -1, 0);
       const last = children[end - 1];
       const calls = last?.kind !== 'operation' && last?.path === first.path;
-      // A card of calls stands for one module, a card of modules for the first to the last of them.
+      // A box of calls stands for one module, a box of modules for the first to the last of them.
       group.title = calls ? `${first.title}, calls` : `${first.title} … ${titleOf(last)}`;
       group.path = calls ? '' : first.path;
       group.cls = first.cls;
-      group.children = cut(children.slice(at, end), make);
+      group.children = split(children.slice(at, end), make);
       result.push(group);
     } else result.push(...children.slice(at, end));
     at = end;
@@ -88,8 +88,8 @@ function titleOf(item: Item | undefined): string {
   return item && !isOperation(item) ? item.title : '';
 }
 
-/** Cuts a list that is too long into equal stretches, as often as needed. */
-function cut(children: Item[], make: Make): Item[] {
+/** Cuts a list that is too long into equal ranges, as often as needed. */
+function split(children: Item[], make: Make): Item[] {
   let list = children;
   while (list.length > LONGEST_LIST) {
     const size = Math.ceil(list.length / Math.ceil(list.length / CHUNK));

@@ -112,7 +112,7 @@ function rowHeights(
   return heights;
 }
 
-/** Whether a sideways run would lie on an item that reaches over its gutter. */
+/** Whether a sideways run would cross an item that reaches over its gutter. */
 function crosses(runs: readonly Run[], placed: Placement, extents: readonly Extent[]): boolean {
   return extents.some((extent, item) => {
     const [first, last] = [placed.rank[item], placed.bottom[item]];

@@ -34,7 +34,7 @@ export function settle(
     })),
   };
   boxes.set(item, box);
-  if (isOperation(item) && !item.asked) {
+  if (isOperation(item) && !item.test) {
     box.node = { x: axis - NODE_WIDTH / 2, width: NODE_WIDTH };
     box.chips = chipsOf(item.leaves, box.node.x, top, trunk && !item.loss);
   }

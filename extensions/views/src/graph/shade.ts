@@ -1,4 +1,6 @@
-/** Fills of nodes and cards: colour, hatch and outline as the colouring says, faded where not lit. */
+/**
+ * Fills of nodes and boxes: colour, hatch and outline as the colouring says, faded where not lit.
+ */
 import type { Shade } from './colour';
 import type { Item } from './groups';
 import type { Pen } from './pen';

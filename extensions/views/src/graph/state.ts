@@ -1,4 +1,6 @@
-/** The drawing of one capture: what it is coloured by, and what can be asked of it. */
+/**
+ * The drawing of one capture: what it is coloured by, and which questions about it can be answered.
+ */
 import { paintBranch } from './branch-paint';
 import { withBranches } from './branches';
 import { checkpointEstimate, type CheckpointEstimate } from './checkpoint';
@@ -41,7 +43,7 @@ export class GraphState extends Drawing {
       (most, { saved, shared }) => Math.max(most, saved, shared),
       0,
     );
-    const real = operations.filter(({ asked }) => !asked);
+    const real = operations.filter(({ test }) => !test);
     this.dtypes = [...new Set(real.map(({ computed }) => computed))].sort();
     this.norms = normRange(operations);
     this.mostSeconds = record.modules.reduce(
@@ -91,10 +93,10 @@ export class GraphState extends Drawing {
     return this.record.unreached
       .filter(({ name, reason }) => fits(`${name} ${reason}`))
       .slice(0, 1000)
-      .map(({ name }) => this.unreached.home(name, this.tree.groups, this.tree.root));
+      .map(({ name }) => this.unreached.moduleOf(name, this.tree.groups, this.tree.root));
   }
 
-  /** What holds what; made when first asked for. */
+  /** What holds what; made on first use. */
   get storages(): Storages {
     this.#held ??= new Storages(this.record, this.operations);
     return this.#held;
@@ -116,7 +118,7 @@ export class GraphState extends Drawing {
     this.resemble(before);
   }
 
-  /** Lights a part of the graph; asking for what is lit already puts it out. */
+  /** Lights a part of the graph; requesting what is lit already puts it out. */
   light(kind: HighlightKind, item: Item): void {
     const { highlight, operations } = this;
     if (highlight?.kind === kind && highlight.from === item) this.highlight = null;

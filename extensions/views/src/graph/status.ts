@@ -9,7 +9,7 @@ import { normText, stepName } from './step-colours';
 import { isOperation } from './operations';
 import { nameOf } from './tree-panel';
 
-/** Shows an error as a card over what still works, or what to do while there is nothing. */
+/** Shows an error in a box over what still works, or what to do while there is nothing. */
 export function showMessage(
   element: HTMLElement,
   error: string | null,
@@ -24,7 +24,7 @@ export function showMessage(
   }
   const title = h('b', {}, 'The graph could not be shown');
   element.replaceChildren(
-    h('div', { class: 'wv-card', role: 'alert' }, title, shorten(error, 2000)),
+    h('div', { class: 'wv-error', role: 'alert' }, title, shorten(error, 2000)),
   );
 }
 
@@ -32,12 +32,12 @@ export function showMessage(
 export function describe(state: GraphState, item: Item): string {
   const where = state.path(item).slice(1).map(nameOf).join(', ');
   const chip = isOperation(item) ? '' : state.unreached.chip(item);
-  const asked = isOperation(item) && item.asked;
+  const test = isOperation(item) && item.test;
   const parts = !isOperation(item)
     ? [item.title, plural(item.end - item.start, 'operation')]
-    : [asked ? `${item.op} is ${outcome(asked)}` : `${item.op} ${item.shape}`];
+    : [test ? `${item.op} is ${outcome(test)}` : `${item.op} ${item.shape}`];
   if (!isInside(item)) parts.push(`${formatBytes(item.saved)} saved`);
-  if (!asked) parts.push(coloured(state, item), chip);
+  if (!test) parts.push(coloured(state, item), chip);
   if (isOperation(item) && where) parts.push(`in ${where}`);
   return shorten(parts.filter(Boolean).join(', '), 300);
 }

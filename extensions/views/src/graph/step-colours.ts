@@ -45,7 +45,7 @@ export function stepSection(state: GraphState, colours: StepColours, item: Item)
   return section('Gradient of the parameters', stepName(colours), body);
 }
 
-/** Asks the host for the captured step again. */
+/** Requests the captured step from the host again. */
 export function leaveStep(element: HTMLElement): void {
   const how = { bubbles: true, composed: true, detail: { step: null } };
   element.dispatchEvent(new CustomEvent('workbench:step', how));

@@ -1,4 +1,4 @@
-/** Which operation holds which storage for backward, and what letting go of it would free. */
+/** Which operation holds which storage for backward, and what releasing it would free. */
 import { STORAGE_KINDS, type StorageKind } from '@torch-workbench/records';
 import type { GraphColumns } from './columns';
 import { rangeOf, type Item } from './groups';

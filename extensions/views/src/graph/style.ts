@@ -94,7 +94,7 @@ export const STYLE =
 .wv-legend .ticks{display:flex;justify-content:space-between;margin-bottom:6px}
 .wv-legend .key>i.held{border-top:2.5px dashed currentColor}
 .wv-legend .key>i.swatch{width:30px;height:13px;border:1px solid $stroke2;border-radius:4px;margin-right:10px}
-.wv-legend .key>i.asked{border-top:2px dotted currentColor}
+.wv-legend .key>i.test{border-top:2px dotted currentColor}
 .wv-legend .key>i.sign{border:0}.wv-legend .key>i.sign::before{content:'0';display:block;font-style:normal;font-weight:600;text-align:center;width:14px}
 .wv-legend .key>i.sign{width:14px;height:14px}
 .wv-legend .key>i.hatched{background:repeating-linear-gradient(-45deg,$hatch 0 1px,$hatchbg 1px 4px)}

@@ -117,7 +117,7 @@ export class Surface {
   }
 
   /**
-   * Shows the whole drawing, beside the `covered` pixels of an inspector that lies over it (behind
+   * Shows the whole drawing, beside the `covered` pixels of an inspector that is over it (behind
    * it where that leaves less than half), and beside those of an open legend where it must.
    */
   fit(covered: number, legend: { readonly reserved: number; readonly place: Size }): void {
@@ -239,7 +239,7 @@ export class Surface {
   /**
    * Ctrl or a pinch zooms. A plain wheel pans in a tab, and where a person has pressed into the
    * drawing; else it is the notebook's around it, which scrolls past. Amounts are in pixels: browsers
-   * count in lines only where a page asks for the unit.
+   * count in lines only where a page is the unit.
    */
   #wheel(event: WheelEvent): void {
     const { camera, element } = this;

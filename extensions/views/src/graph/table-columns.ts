@@ -29,8 +29,8 @@ function cellsOf(state: GraphState, item: Item): string[] {
   const known = !isInside(item);
   const source = operation ? state.record.sources[operation.source] : undefined;
   return [
-    shorten(!isOperation(item) ? item.cls : item.asked ? outcome(item.asked) : item.op, 40),
-    operation?.asked ? '' : formatCount(numOps(item)),
+    shorten(!isOperation(item) ? item.cls : item.test ? outcome(item.test) : item.op, 40),
+    operation?.test ? '' : formatCount(numOps(item)),
     shorten(operation?.shape ?? '', 40),
     shorten(operation?.computed ?? '', 40),
     known ? formatBytes(item.saved) : '',

@@ -24,7 +24,7 @@ export interface Palette {
   token: (name: string) => string;
 }
 
-/** The colours of categories, those first that tell any few things apart best; grey comes last. */
+/** The colours of categories, those first that distinguish any few things best; grey comes last. */
 const CATEGORY_TOKENS = [
   'buffers',
   'temporaries',
@@ -89,7 +89,7 @@ export function matching(query: string): MediaQueryList | null {
 }
 
 /**
- * Marks `element` as light or dark by the surface it lies on and hands out its colours: now,
+ * Marks `element` as light or dark by the surface it is on and hands out its colours: now,
  * whenever the theme changes, whenever the element comes into sight, and when its pixels become
  * others (another monitor, zoom), for which drawings are made anew. Nothing is read from an element
  * outside the page, which has no style: JupyterLab takes cells far from view out of it, and may fill

@@ -100,8 +100,8 @@ position:relative;display:flex;flex-direction:column;overflow:hidden;height:100%
 .wv-link:hover{text-decoration:underline}
 .wv-mono{font:12px/16px $code-font}
 .wv-message{position:absolute;inset:0;display:flex;flex-direction:column;align-items:center;justify-content:center;gap:10px;padding:24px;text-align:center;color:$ink2}
-.wv-card{max-width:560px;border:1px solid $bad;background:$badbg;color:$ink;border-radius:6px;padding:12px 16px;text-align:left;overflow-wrap:anywhere;max-height:100%;overflow:auto}
-.wv-card b{display:block;margin-bottom:4px}
+.wv-error{max-width:560px;border:1px solid $bad;background:$badbg;color:$ink;border-radius:6px;padding:12px 16px;text-align:left;overflow-wrap:anywhere;max-height:100%;overflow:auto}
+.wv-error b{display:block;margin-bottom:4px}
 .wv-sr{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
 .wv-view [hidden]{display:none!important}
 `;

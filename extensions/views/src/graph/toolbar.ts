@@ -5,7 +5,7 @@ import type { Item } from './groups';
 import type { Drawing } from './drawing';
 import { nameOf } from './tree-panel';
 
-/** What the bar asks of its view. */
+/** What the bar needs from its view. */
 export interface ToolbarHost {
   show: (item: Item | null) => void;
   readonly finder: { find: (query: string) => void; next: (backwards: boolean) => void };

@@ -22,7 +22,7 @@ const TRACK_GAP = 4;
 const ARROW_ROOM = 12;
 
 /** Gives overlapping runs of one gutter different tracks; a run that ends where another one starts
- * comes below it, or the two would lie on each other. */
+ * comes below it, or the two would overlap. */
 export function assignTracks(
   runs: Run[],
   rows: number,

@@ -35,7 +35,7 @@ export function nameOf(item: Item): string {
   return item.kind === 'repeat' ? `${item.title} × ${countRepeats(item)}` : item.title;
 }
 
-/** What a module named by its number is a call of: `0` alone tells nobody what it is. */
+/** What a module named by its number is a call of: `0` alone says nothing. */
 function classOf(item: Item, { record }: Drawing): string {
   if (!/^\d/.test(nameOf(item))) return '';
   return isOperation(item) ? (record.modules[item.module]?.cls ?? '') : item.cls;

@@ -58,7 +58,7 @@ export class UnreachedIndex {
   }
 
   /** The innermost drawn module that a parameter belongs to. */
-  home(name: string, groups: readonly Group[], root: Group): Group {
+  moduleOf(name: string, groups: readonly Group[], root: Group): Group {
     if (this.#drawn?.groups !== groups) {
       const byPath = new Map<string, Group>();
       for (const group of groups)
@@ -73,7 +73,7 @@ export class UnreachedIndex {
   }
 }
 
-/** The modules a box stands for: a rolled-up card for all of its members. */
+/** The modules a box stands for: a rolled-up box for all of its members. */
 function pathsOf(group: Group): string[] {
   if (group.kind === 'module') return [group.path];
   const inside = group.children.flatMap((child) => (isOperation(child) ? [] : [child]));

@@ -1,4 +1,4 @@
-/** The graph view as a whole: its parts, and what each of them asks of the others. */
+/** The graph view as a whole: its parts, and what each of them needs from the others. */
 import type { Dispose, Store } from '../store';
 import { showLit, showNonFinite } from './banner';
 import type { GraphColumns } from './columns';

@@ -1,4 +1,4 @@
-/** Which boxes are open: at first as many as a person can take in, then as they ask. */
+/** Which boxes are open: at first as many as a person can take in, then as they choose. */
 import { isOperation } from './operations';
 import { size, type Group, type Item, type Tree } from './groups';
 

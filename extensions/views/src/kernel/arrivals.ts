@@ -2,12 +2,12 @@ import type { Buffer, ChannelData } from './channel';
 import { aligned } from './curves';
 import type { FlowPiece } from './model';
 
-/** What a kernel sends before it replies to the command that asked: kept until it is taken. */
+/** What a kernel sends before it replies to the requesting command: kept until it is taken. */
 export class Arrivals {
-  /** Of captures and files that somebody waits for; null before they come. */
+  /** Of captures and files that a caller waits for; null before they come. */
   private readonly bytes = new Map<string, ArrayBuffer | null>();
   private readonly flows = new Map<string, FlowPiece>();
-  /** Of questions that somebody waits for; null before the answer. */
+  /** Of questions that a caller waits for; null before the answer. */
   private readonly answers = new Map<string, object | null>();
 
   keep(message: ChannelData, buffers: readonly Buffer[]): void {
@@ -15,7 +15,7 @@ export class Arrivals {
     const first = buffers[0];
     if (type === 'answer') {
       const id = String(message['id']);
-      // One that comes after its time limit is for nobody.
+      // One that comes after its time limit is dropped.
       if (this.answers.has(id)) this.answers.set(id, message['answer'] as object);
     } else if (type === 'record' && first) {
       this.keepBytes(String(capture), first);
@@ -47,13 +47,13 @@ export class Arrivals {
     return {
       end: () => (answer = take(this.answers, id)),
       get: () => {
-        if (!answer) throw new Error('the kernel replied without an answer: ask again');
+        if (!answer) throw new Error('the kernel replied without an answer: try again');
         return answer;
       },
     };
   }
 
-  /** Those that come after their time limit are for nobody, and may be large. */
+  /** Those that come after their time limit are dropped, and may be large. */
   private keepBytes(key: string, buffer: Buffer): void {
     if (this.bytes.has(key)) this.bytes.set(key, aligned(buffer));
   }

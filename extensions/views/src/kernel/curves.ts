@@ -16,7 +16,7 @@ interface Growing extends Curve {
 
 /**
  * Applies one `curves` message and returns the new map, or null when it does not fit what is held
- * (a message was lost: ask for a snapshot).
+ * (a message was lost: request a snapshot).
  */
 export function applyCurves(
   held: ReadonlyMap<string, Curve>,

@@ -2,7 +2,7 @@ import type { ExperimentState, MemoryChart } from '@torch-workbench/records';
 
 export const PROTOCOL = 2;
 
-/** What to tell a person whose page and kernel do not speak the same. */
+/** What to show a person whose page and kernel do not speak the same. */
 export function mismatch(found: unknown): string {
   return `the kernel speaks protocol ${String(found)}, this page ${PROTOCOL}: reload the page, or upgrade torch-workbench and restart the kernel`;
 }
@@ -46,7 +46,7 @@ export interface KernelModel {
   readonly kernel: KernelFacts | null;
   /** In the order in which they were created. */
   readonly experiments: ReadonlyMap<string, ExperimentModel>;
-  /** Ids of those that the kernel has let go of: closed, or nobody held them any more. */
+  /** Ids of those that the kernel has released: closed, or no longer referenced. */
   readonly gone: ReadonlySet<string>;
 }
 
@@ -84,7 +84,7 @@ export type Command = {
   };
 }[keyof CommandArgs];
 
-/** Columns of a gradient flow, and how many samples lie before them. */
+/** Columns of a gradient flow, and how many samples come before them. */
 export interface FlowPiece {
   readonly bytes: ArrayBuffer;
   readonly known: number;

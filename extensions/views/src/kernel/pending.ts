@@ -16,7 +16,7 @@ export class PendingReplies {
     });
   }
 
-  /** Settles the reply to `id`; false when nobody waits for it (any more). */
+  /** Settles the reply to `id`; false when no caller waits for it (any more). */
   settle(id: string, ok: boolean, error: string): boolean {
     const entry = this.take(id);
     if (!entry) return false;

@@ -37,7 +37,7 @@ const ALIVE_MS = 30_000;
  * What one browser view knows of its kernel, kept up to date over a `Channel`.
  *
  * Messages are numbered. A gap, or a message that does not fit, means that something was lost: what
- * arrives is then ignored until the snapshot asked for begins with a new `hello`. When the channel
+ * arrives is then ignored until the requested snapshot begins with a new `hello`. When the channel
  * closes the last picture stays and the channel is reopened, unless the reason is final.
  */
 export class KernelStore implements Store<KernelModel, Command> {
@@ -73,7 +73,9 @@ export class KernelStore implements Store<KernelModel, Command> {
     return () => this.listeners.delete(listener);
   }
 
-  /** Resolves on the kernel's `ok`; rejects with its sentence, or ours when it cannot be asked. */
+  /**
+   * Resolves on the kernel's `ok`; rejects with its sentence, or ours when it cannot be queried.
+   */
   send(command: Command, limitMs = this.options.replyLimitMs ?? REPLY_LIMIT_MS): Promise<void> {
     return this.request(this.nextId(), command, limitMs);
   }

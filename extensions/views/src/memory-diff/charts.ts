@@ -70,7 +70,7 @@ export class Charts {
     event.preventDefault();
     event.stopPropagation();
     this.point(Math.min(1, Math.max(0, place)));
-    this.say([this.a, this.b].map((chart) => chart.tell(this.cursor ?? 0)).join('; '));
+    this.say([this.a, this.b].map((chart) => chart.describe(this.cursor ?? 0)).join('; '));
   }
 }
 
@@ -87,6 +87,6 @@ function headOf(letter: 'A' | 'B', name: string, { record }: Side): Node[] {
 function alignment({ paired, a, b }: Pair): string {
   const events = [a, b].map(({ record }) => formatCount(record.event_time_us.length));
   const counts = `${events[0]} events in A, ${events[1]} in B`;
-  if (paired > 0) return `One scale; phases that both have stand below each other. ${counts}.`;
+  if (paired > 0) return `Same scale; phases that both have are aligned. ${counts}.`;
   return `One scale; both from first to last event. ${counts}.`;
 }

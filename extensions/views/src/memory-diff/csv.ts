@@ -16,7 +16,7 @@ export function csvOf(pair: Pair): string {
 }
 
 /**
- * What a terminal obeys and nobody sees is replaced, and a spreadsheet finds no formula: as
+ * Invisible control characters are replaced, and a spreadsheet finds no formula: as
  * `workbench.trust.csv_cell`, for a record that is opened here may be anybody's.
  */
 function csvCell(text: string): string {

@@ -37,7 +37,7 @@ export function namingOf(record: MemoryColumns, by: By): Naming {
   }
 }
 
-/** Category and place together: what the sentence tells. */
+/** Category and place together: what the sentence says. */
 export function causeOf(record: MemoryColumns, place: 'module' | 'line'): Naming {
   const category = namingOf(record, 'category');
   const where = namingOf(record, place);
@@ -47,7 +47,7 @@ export function causeOf(record: MemoryColumns, place: 'module' | 'line'): Naming
   };
 }
 
-/** The calls of a person's own that asked for a block, from the outermost in. */
+/** The calls of a person's own code that allocated a block, from the outermost in. */
 export function ownCalls(record: MemoryColumns, block: number): Source[] {
   const found: Source[] = [];
   let call = record.block_call[block] ?? -1;

@@ -35,7 +35,7 @@ export class Pair {
     this.b.share(alignment.b, least);
     this.paired = alignment.paired;
     this.sentence = sentenceOf(this.a, this.b);
-    this.by = this.telling();
+    this.by = this.firstUseful();
   }
 
   /** Bytes by which B's peak is higher. */
@@ -98,8 +98,8 @@ export class Pair {
     return { record: side.record, blocks: side.blocks, naming: side.naming(by) };
   }
 
-  /** The first grouping that tells more than one thing apart. */
-  private telling(): By {
+  /** The first grouping with more than one group. */
+  private firstUseful(): By {
     return BY.find((by) => this.changes(by).length > 1) ?? 'category';
   }
 }

@@ -10,7 +10,7 @@ import { shareOf } from './words';
 type Phase = ReturnType<typeof inOrder>[number];
 
 /** A phase of A, of B, or of both. */
-interface Stretch {
+interface PhasePair {
   name: string;
   a: Phase | null;
   b: Phase | null;
@@ -21,16 +21,16 @@ export function phasesTable(pair: Pair): HTMLElement {
   const body = h('tbody', {});
   const whole = (side: Side): Phase => ({ name: '', start: 0, end: side.series.length - 1 });
   const all = { name: 'Whole recording', a: whole(pair.a), b: whole(pair.b) };
-  for (const stretch of [...stretches(pair), all]) body.append(rowOf(pair, stretch));
+  for (const phase of [...phasePairs(pair), all]) body.append(rowOf(pair, phase));
   const heads = ['Largest moment of', 'A', 'B', 'B − A', 'of A'];
   const head = h('tr', {}, ...heads.map((text) => h('th', { scope: 'col' }, text)));
   const caption = h('caption', {}, 'Live bytes at the largest moment of each phase');
   return h('table', { class: 'wv-phases' }, caption, h('thead', {}, head), body);
 }
 
-function stretches({ a, b }: Pair): Stretch[] {
+function phasePairs({ a, b }: Pair): PhasePair[] {
   const [ofA, ofB] = [inOrder(a.record.phases), inOrder(b.record.phases)];
-  const found: Stretch[] = [];
+  const found: PhasePair[] = [];
   let [i, j] = [0, 0];
   const alone = (untilA: number, untilB: number): void => {
     for (; i < untilA; i += 1) found.push({ name: ofA[i]?.name ?? '', a: ofA[i] ?? null, b: null });
@@ -52,15 +52,15 @@ function largest({ series }: Side, phase: Phase | null): number | null {
   return most;
 }
 
-function rowOf({ a, b }: Pair, stretch: Stretch): HTMLElement {
-  const [before, after] = [largest(a, stretch.a), largest(b, stretch.b)];
+function rowOf({ a, b }: Pair, phase: PhasePair): HTMLElement {
+  const [before, after] = [largest(a, phase.a), largest(b, phase.b)];
   const change = (after ?? 0) - (before ?? 0);
-  const counts = { blocksBefore: 0, blocksAfter: 0, what: stretch.name };
+  const counts = { blocksBefore: 0, blocksAfter: 0, what: phase.name };
   const row = { ...counts, before: before ?? 0, after: after ?? 0, change };
   return h(
     'tr',
     {},
-    h('th', { scope: 'row' }, shorten(stretch.name, 60)),
+    h('th', { scope: 'row' }, shorten(phase.name, 60)),
     h('td', {}, before === null ? '–' : formatBytes(before)),
     h('td', {}, after === null ? '–' : formatBytes(after)),
     h('td', { class: 'wv-change' }, signedBytes(change)),

@@ -12,7 +12,7 @@ import { shareOf } from './words';
 /** Longest name; its middle gives way. */
 const NAME = 72;
 
-/** Where the bars' nothing lies, and how wide a byte is, in percent. */
+/** Where the zero of the bars is, and how wide a byte is, in percent. */
 export interface Scale {
   zero: number;
   perByte: number;
@@ -76,9 +76,9 @@ export function nameOf(by: By, what: string): Node | string {
   if (by === 'category')
     return swatch(CATEGORIES.findIndex((_, category) => categoryLabel(category) === what));
   if (by !== 'stack') return shorten(what, NAME);
-  const cut = what.lastIndexOf(INTO) < 0 ? 0 : what.lastIndexOf(INTO) + INTO.length;
-  const outer = cut > 0 ? h('i', {}, shorten(what.slice(0, cut), 400)) : null;
-  return h('span', { class: 'wv-calls' }, outer, h('b', {}, shorten(what.slice(cut), NAME)));
+  const nameStart = what.lastIndexOf(INTO) < 0 ? 0 : what.lastIndexOf(INTO) + INTO.length;
+  const outer = nameStart > 0 ? h('i', {}, shorten(what.slice(0, nameStart), 400)) : null;
+  return h('span', { class: 'wv-calls' }, outer, h('b', {}, shorten(what.slice(nameStart), NAME)));
 }
 
 function bar(change: number, { zero, perByte }: Scale): HTMLElement {

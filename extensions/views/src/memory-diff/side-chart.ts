@@ -62,7 +62,7 @@ export class SideChart {
   }
 
   /** What a place on the shared axis stands for: `B backward 1.2 MiB`. */
-  tell(place: number): string {
+  describe(place: number): string {
     const { side } = this;
     if (!side) return '';
     const position = this.positionOf(side, place);
@@ -76,7 +76,7 @@ export class SideChart {
   }
 
   private redraw(): void {
-    this.next.ask();
+    this.next.request();
   }
 
   private positionOf({ view }: Side, place: number): number {

@@ -96,7 +96,7 @@ export class MemoryDiffView {
   /** Changes what is looked at, and draws it. */
   look(change: (pair: Pair) => void): void {
     if (this.pair) change(this.pair);
-    this.next.ask();
+    this.next.request();
   }
 
   group(by: By): void {
@@ -117,7 +117,7 @@ export class MemoryDiffView {
     this.drawDetails();
   }
 
-  /** Reads it the other way round, and tells the host, which saves what is shown. */
+  /** Reads it the other way round, and notifies the host, which saves what is shown. */
   swap(): void {
     this.swapped = !this.swapped;
     this.open();
@@ -130,13 +130,13 @@ export class MemoryDiffView {
     this.isTable = shown;
     this.charts.element.hidden = shown;
     this.phases.hidden = !shown;
-    this.next.ask();
+    this.next.request();
     this.drawCharts();
   }
 
   setDetails(shown: boolean): void {
     this.inspector.hidden = !shown || this.pair === null;
-    this.next.ask();
+    this.next.request();
   }
 
   private update(): void {
@@ -160,7 +160,7 @@ export class MemoryDiffView {
     const { pair } = this;
     this.main.style.visibility = pair ? '' : 'hidden';
     this.message.hidden = pair !== null && problem === null;
-    this.message.replaceChildren(problem === null ? h('p', {}, EMPTY) : card(problem));
+    this.message.replaceChildren(problem === null ? h('p', {}, EMPTY) : errorBox(problem));
     this.setDetails(this.element.dataset['size'] === 'wide' || this.hasDetails);
     if (pair) this.fill(pair);
     this.draw();
@@ -219,9 +219,9 @@ export class MemoryDiffView {
   }
 }
 
-function card(problem: string): HTMLElement {
+function errorBox(problem: string): HTMLElement {
   const title = h('b', {}, 'The memory diff could not be shown');
-  return h('div', { class: 'wv-card', role: 'alert' }, title, shorten(problem, 2000));
+  return h('div', { class: 'wv-error', role: 'alert' }, title, shorten(problem, 2000));
 }
 
 /** The categories that occur in one of them, and what is reserved where an allocator reserves. */

@@ -4,7 +4,7 @@ import type { LiveBlocks } from './live';
 import { CATEGORIES, phaseAt, type MemoryColumns } from './series';
 
 export interface Holders {
-  /** Blocks, largest first, at most as many as asked for. */
+  /** Blocks, largest first, at most as many as requested. */
   blocks: number[];
   count: number;
   bytes: number;

@@ -1,7 +1,7 @@
-/** What a record knows of who asked for its memory. */
+/** What a record knows of the code that allocated its memory. */
 import type { MemoryColumns } from './series';
 
-/** Whether there is a stack or a module to tell. */
+/** Whether there is a stack or a module to show. */
 export function hasFlame(record: MemoryColumns): boolean {
   return record.call_parent.length > 0 || hasModules(record);
 }

@@ -24,7 +24,7 @@ export function certificatePill(record: MemoryColumns): HTMLElement {
   }
   if (!made) {
     const why =
-      'Sizes of freed blocks are the requests, rounded up by the settings; a replay would tell more.';
+      'Sizes of freed blocks are the requests, rounded up by the settings; a replay would show more.';
     return h('span', { class: 'wv-pill', title: why }, 'not replayed');
   }
   const covered = `${made.settings || 'default'} settings; ${made.cases.join(', ')}`;

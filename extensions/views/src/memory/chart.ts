@@ -5,7 +5,7 @@ import { patternsOf, type Patterns } from './patterns';
 import { releasesOf, type Release } from './releases';
 import { positionAt, xOf, type ChartView } from './scale';
 import { paintTimeline, type Height } from './timeline';
-import { paintCard, paintFailure, paintInterval } from './timeline-limits';
+import { paintUsable, paintFailure, paintInterval } from './timeline-limits';
 import {
   paintPeak,
   paintPhases,
@@ -56,7 +56,7 @@ export class Chart {
   }
 
   redraw(): void {
-    this.next.ask();
+    this.next.request();
   }
 
   dispose(): void {
@@ -82,7 +82,7 @@ export class Chart {
       context.setTransform(ratio, 0, 0, ratio, 0, 0);
       this.y = paintTimeline(frame, view);
       paintPhases(frame, view);
-      paintCard(frame, view, this.y);
+      paintUsable(frame, view, this.y);
       paintReleases(frame, view, this.releases);
       paintPeak(frame, view, this.y);
       paintRefusals(frame, view, this.y);

@@ -19,7 +19,7 @@ export const DETAILS_STYLE = `
 .wv-lane{position:relative;height:10px}
 .wv-lane i{position:absolute;top:0;bottom:0;min-width:1px}
 .wv-lane b{position:absolute;top:-3px;bottom:-3px;border-left:1px dashed $bad}
-.wv-lane .wv-asked{background:$bad}
+.wv-lane .wv-requested{background:$bad}
 .wv-lane .wv-hole{background:repeating-linear-gradient(135deg,$hatch 0 1px,$hatchbg 1px 4px);outline:1px solid $stroke2;outline-offset:-1px}
 .wv-copy{display:flex;gap:6px;align-items:flex-start}
 .wv-copy pre{flex:1;min-width:0;margin:0;padding:3px 8px;overflow:auto;max-height:120px;color:$ink;white-space:pre-wrap;overflow-wrap:anywhere}

@@ -6,7 +6,7 @@ export interface Filter {
   hidden: ReadonlySet<number>;
   /**
    * Words of the search; `>1MiB` and `<64KiB` compare sizes, `0x7f…` is an address, `module:a.b` is
-   * that module and those in it, and `stack:forward` whatever such a call asked for, itself or by
+   * that module and those in it, and `stack:forward` whatever such a call allocated, itself or by
    * what it called.
    */
   query: string;
@@ -54,7 +54,7 @@ function sourcesNamed(record: MemoryColumns, word: string): boolean[] {
   });
 }
 
-/** A call stands behind the one that made it, so one pass tells what is below. */
+/** A call stands behind the one that made it, so one pass finds what is below. */
 function stackTest(record: MemoryColumns, word: string): Test {
   const sources = sourcesNamed(record, word);
   const inside = new Uint8Array(record.call_parent.length);

@@ -16,7 +16,7 @@ export interface FlameEvents {
 type Flame = InstanceType<Awaited<ReturnType<Parts['flame']>>['Flame']>;
 
 export class FlameFace {
-  readonly element = h('section', { class: 'wv-flame', 'aria-label': 'Who asked for memory' });
+  readonly element = h('section', { class: 'wv-flame', 'aria-label': 'Allocated by' });
   private flame: Flame | null = null;
   private loading = false;
   private over = false;

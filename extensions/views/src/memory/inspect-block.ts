@@ -1,5 +1,5 @@
 /** Everything known about the chosen block: itself, its life, its line and its segment. */
-import { aside, button, facts, h, renew, section, sourceCard, sourceLabel } from '../graph/dom';
+import { aside, button, facts, h, renew, section, sourceSection, sourceLabel } from '../graph/dom';
 import { formatBytes, formatCount, oneLine, plural, shorten } from '../graph/format';
 import { hasFlame } from './callers';
 import { addressOf, moduleOf, opOf, titleOf } from './blocks';
@@ -27,7 +27,7 @@ export function inspectBlock(
   ];
   parts.push(lifePart(record, block, position, model.view.axis === 'time'));
   const source = record.sources[record.block_source[block] ?? -1];
-  if (source) parts.push(sourceCard(source));
+  if (source) parts.push(sourceSection(source));
   const made: [string, string][] = [];
   if (opOf(record, block)) made.push(['Operation', oneLine(opOf(record, block).slice(0, 300))]);
   if (moduleOf(record, block))
@@ -98,7 +98,7 @@ function lifePart(
 ): HTMLElement {
   const start = record.block_start[block] ?? -1;
   const end = record.block_end[block] ?? -1;
-  const asked = record.block_pending[block] ?? -1;
+  const requested = record.block_pending[block] ?? -1;
   const moment = (event: number): string => {
     const phase = phaseAt(record, event);
     const time = `${timeAt(record, event + 1).toFixed(1)} ms, event ${formatCount(event)}`;
@@ -111,7 +111,7 @@ function lifePart(
     const age = timeAt(record, position) - timeAt(record, start + 1);
     rows.push(['Age', `${age.toFixed(1)} ms at the scrubber`]);
   }
-  if (asked >= 0) rows.push(['Free asked for', moment(asked)]);
+  if (requested >= 0) rows.push(['Free requested', moment(requested)]);
   rows.push(['Freed', end < 0 ? 'not in this recording' : moment(end)]);
   if (start >= 0 && end >= 0) {
     const lived = timeAt(record, end + 1) - timeAt(record, start + 1);
@@ -177,7 +177,7 @@ function actions(model: Model, block: number, view: MemoryView, there: boolean):
     go('Show it on the map', () => view.show('map'), 'M');
   if (view.face !== 'holders') go('Show it among the holders', () => view.show('holders'), 'H');
   if (view.face !== 'flame' && hasFlame(record))
-    go('Show who asked for it', () => view.show('flame'), 'S');
+    go('Show in the flame graph', () => view.show('flame'), 'S');
   const [module, openModule] = [moduleOf(record, block), view.openModule];
   if (module && openModule) go('Show its module in the graph', () => openModule(module));
   if (start >= 0) go('Go to its allocation', () => view.scrub(start + 1), '[');

@@ -1,4 +1,4 @@
-/** The inspector at a refused request: what was asked for, what stood in the way, what helps. */
+/** The inspector at a refused request: what was requested, what was in the way, what helps. */
 import { aside, facts, h, link, renew, section, sourceLabel } from '../graph/dom';
 import { formatBytes, formatCount, oneLine, plural, shorten } from '../graph/format';
 import { titleOf } from './blocks';
@@ -43,16 +43,16 @@ function requestPart(
   room: Room | null,
 ): HTMLElement {
   const event = record.oom_event[row] ?? 0;
-  const [asked, device] = [record.oom_bytes[row] ?? 0, record.oom_free[row] ?? -1];
+  const [requested, device] = [record.oom_bytes[row] ?? 0, record.oom_free[row] ?? -1];
   const largest = hasSegments ? (record.oom_largest[row] ?? -1) : null;
-  const rows: [string, string][] = [['Exactly', `${formatCount(asked)} B`]];
+  const rows: [string, string][] = [['Exactly', `${formatCount(requested)} B`]];
   if (hasSegments) {
     const held = (series.reserved?.[event + 1] ?? 0) - (series.total[event + 1] ?? 0);
     rows.push(['Free in pieces', formatBytes(held)]);
   }
-  if (record.card_bytes >= 0) rows.push(['Usable of the card', formatBytes(record.card_bytes)]);
+  if (record.card_bytes >= 0) rows.push(['Usable on the GPU', formatBytes(record.card_bytes)]);
   rows.push(['When', `${timeAt(record, event + 1).toFixed(1)} ms, event ${formatCount(event)}`]);
-  const bars = refusalBars(asked, lanesOf(asked, device, largest, room));
+  const bars = refusalBars(requested, lanesOf(requested, device, largest, room));
   return section('The request', '', bars, facts(rows));
 }
 
@@ -70,14 +70,14 @@ function obstaclesPart(
   onSelect: (block: number) => void,
 ): HTMLElement {
   if (blocks.length === 0) {
-    const none = 'No segment is as long as the request, or it is not known what lay where.';
+    const none = 'No segment is as long as the request, or the layout is not known.';
     return section('In the way', '', h('p', { class: 'wv-note' }, none));
   }
   const sum = blocks.reduce((all, block) => all + (record.block_bytes[block] ?? 0), 0);
   const many =
     blocks.length === 1 ? 'this block was' : `these ${plural(blocks.length, 'block')} were`;
   const how = room?.emptied
-    ? 'the segments they lie in would go back to the driver'
+    ? 'their segments would be returned to the driver'
     : 'the cheapest neighbours to free';
   const said = h('p', {}, `Would have been served if ${many} not there: ${how}.`);
   const body = h('tbody', {});

@@ -61,12 +61,12 @@ export function inspectCapture(
   }
 }
 
-/** On which card it is predicted, between what the peak lies, and why it may be off. */
+/** On which GPU it is predicted, the bounds of the peak, and why it may be off. */
 export function predictionPart(record: MemoryColumns): HTMLElement[] {
   if (!record.is_predicted) return [];
   const [low = -1, high = -1] = record.peak_interval;
   const rows: [string, string][] = [];
-  if (record.card) rows.push(['Card', oneLine(record.card)]);
+  if (record.card) rows.push(['GPU', oneLine(record.card)]);
   if (record.card_bytes >= 0) rows.push(['Usable of it', formatBytes(record.card_bytes)]);
   rows.push(['Settings', oneLine(record.settings) || 'default']);
   if (high >= 0) rows.push(['Reserved at most', interval(low, high)]);

@@ -1,4 +1,4 @@
-/** One segment at full width: its blocks with names and sizes, and where it lies on the map. */
+/** One segment at full width: its blocks with names and sizes, and where it is on the map. */
 import { h } from '../graph/dom';
 import { formatBytes } from '../graph/format';
 import { drawText } from '../graph/text';
@@ -20,7 +20,7 @@ export class Lens {
   readonly canvas = h('canvas', { class: 'wv-lens', 'aria-hidden': 'true' });
   private piece: Piece | null = null;
 
-  /** Draws a segment; `places` are where it lies on the map above. */
+  /** Draws a segment; `places` are where it is on the map above. */
   draw(
     brush: Brush,
     width: number,

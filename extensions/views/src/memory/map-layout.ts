@@ -1,5 +1,5 @@
 /**
- * Where every segment lies on the map. A segment is a strip whose area is its bytes, on one scale
+ * Where every segment is on the map. A segment is a strip whose area is its bytes, on one scale
  * for the large pool; the small pool, whose segments are all 2 MiB, has a wider one of its own.
  * Within a stream and pool they are grouped by size, and inside a group full ones come first.
  */
@@ -31,7 +31,7 @@ const HEIGHTS = [24, 16, 12, 8];
 const EMPTIEST = 0.4;
 const MIB = 2 ** 20;
 
-/** A stretch of a segment in one row; only a segment wider than a row has several. */
+/** A range of a segment in one row; only a segment wider than a row has several. */
 export interface Piece {
   segment: Segment;
   x: number;
@@ -57,7 +57,7 @@ export interface MapLayout {
   /** Bytes of a pixel in the large pool. */
   bytesPerPixel: number;
   /** How much wider a byte of the small pool is. */
-  stretch: number;
+  magnification: number;
   width: number;
   height: number;
   /** The height it was to fit. */
@@ -112,7 +112,7 @@ function place(
 ): MapLayout {
   const pieces: Piece[] = [];
   const pills: Pill[] = [];
-  let stretch = 1;
+  let magnification = 1;
   let y = 2;
   const placed = sections.map((section) => {
     const titled = section.named || !section.small;
@@ -120,7 +120,7 @@ function place(
     if (titled) y += HEADER;
     const groups = section.groups.map((group) => {
       const scale = scaleOf(group, room, bytesPerPixel);
-      if (group.small) stretch = scale * bytesPerPixel;
+      if (group.small) magnification = scale * bytesPerPixel;
       const row = new Row(room, y, strip);
       const next = placeGroup(group, row, scale, pieces, pills);
       y = next.y + next.height + GROUP_GAP;
@@ -134,7 +134,7 @@ function place(
     pills,
     strip,
     bytesPerPixel,
-    stretch,
+    magnification,
     width: 0,
     height: y,
     room: 0,

@@ -136,7 +136,7 @@ function paintPill({ context, palette }: Brush, text: string, x: number, y: numb
   context.fillText(text, x, y + 0.5);
 }
 
-/** A stretch of a segment with its blocks to scale. */
+/** A range of a segment with its blocks to scale. */
 export function paintPiece(brush: Brush, piece: Piece, height: number): void {
   const { context, palette, patterns } = brush;
   const { segment, x, y, width } = piece;

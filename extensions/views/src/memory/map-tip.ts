@@ -35,7 +35,8 @@ export function titleOf(record: MemoryColumns, moment: Moment, layout: MapLayout
   const count = plural(moment.segments.length, 'segment');
   const held = `${formatBytes(moment.split.reserved)} reserved`;
   const scale = formatBytes(layout.bytesPerPixel).replace('.0', '');
-  const small = layout.stretch > 1.5 ? `; small pool × ${Math.round(layout.stretch)}` : '';
+  const small =
+    layout.magnification > 1.5 ? `; small pool × ${Math.round(layout.magnification)}` : '';
   const time = `${timeAt(record, moment.position).toFixed(1)} ms`;
   return `${count}, ${held} at ${time}. Large pool: 1 px = ${scale}${small}.`;
 }

@@ -71,14 +71,14 @@ export class SegmentMap {
   }
 
   redraw(): void {
-    this.next.ask();
+    this.next.request();
   }
 
   private draw(): void {
     const { state } = this;
     const width = this.element.clientWidth;
     if (!state || width < 120) return;
-    if (this.fresh) this.lay(state, width);
+    if (this.fresh) this.layOut(state, width);
     const { layout } = this;
     if (!layout) return;
     const brush = this.brush(this.canvas, layout.width, Math.max(layout.height, 1), state);
@@ -97,7 +97,7 @@ export class SegmentMap {
     if (this.fresh) this.redraw();
   }
 
-  private lay(state: MapState, width: number): void {
+  private layOut(state: MapState, width: number): void {
     const room = this.scroll.clientHeight || 300;
     const same = this.drawnOf === state.record;
     this.layout = layMap(state.moment, width, room, same ? this.layout : null);
@@ -228,7 +228,7 @@ export class SegmentMap {
   walk(key: string): boolean {
     const { state } = this;
     // The frame that draws the newest moment may be late; a key does not wait for it.
-    if (state && this.fresh) this.lay(state, this.element.clientWidth);
+    if (state && this.fresh) this.layOut(state, this.element.clientWidth);
     const { segment, layout } = this;
     if (!state || !segment || !layout) return false;
     const order = [...new Set(layout.pieces.map((piece) => piece.segment))].filter(

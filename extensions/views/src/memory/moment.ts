@@ -1,5 +1,5 @@
 /**
- * The allocator at one position: its segments with what lies in them, and where the reserved bytes
+ * The allocator at one position: its segments with what is in them, and where the reserved bytes
  * went. Everything follows from the lives of blocks and segments; nothing is kept per event.
  */
 import type { LiveBlocks } from './live';
@@ -47,7 +47,7 @@ export interface Moment {
   segments: Segment[];
   split: Split;
   main: number;
-  /** Blocks that lie in no segment: the trace is not consistent. */
+  /** Blocks that are in no segment: the trace is not consistent. */
   lost: number;
   /** The allocator's, by which the split was made. */
   rules: Rules;
@@ -145,7 +145,7 @@ export function find(segments: readonly Segment[], address: number): Segment | n
   return null;
 }
 
-/** What a block occupies, taken apart: asked for, rounded up, too small to be split off. */
+/** What a block occupies, in parts: requested, rounded up, too small to be split off. */
 export function partsOf(
   record: MemoryColumns,
   block: number,
@@ -159,8 +159,8 @@ export function partsOf(
 
 /** Whether a block is freed by the program, but still waits for a stream. */
 export function isPending(record: MemoryColumns, block: number, position: number): boolean {
-  const asked = record.block_pending[block] ?? -1;
-  return asked >= 0 && asked < position;
+  const requested = record.block_pending[block] ?? -1;
+  return requested >= 0 && requested < position;
 }
 
 function splitOf(
@@ -230,7 +230,7 @@ export function releasableOf(record: MemoryColumns, segment: Segment, rules: Rul
   return sum;
 }
 
-/** Free stretches of a segment, as offsets [from, to). */
+/** Free ranges of a segment, as offsets [from, to). */
 export function holesOf(record: MemoryColumns, segment: Segment): [number, number][] {
   const holes: [number, number][] = [];
   let at = 0;

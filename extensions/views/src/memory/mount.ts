@@ -9,7 +9,10 @@ import { MemoryView } from './view';
 export interface MemoryViewState {
   readonly record: MemoryColumns | null;
   readonly error: string | null;
-  /** Asks whoever holds the record (`workbench/memory/simulation/questions.py`); absent where nobody answers. */
+  /**
+   * Queries the holder of the record (`workbench/memory/simulation/questions.py`); absent where
+   * there is none.
+   */
   readonly ask?: (question: object) => Promise<object>;
   /** Shows a module in the graph of the same experiment; absent where there can be none. */
   readonly openModule?: (path: string) => void;

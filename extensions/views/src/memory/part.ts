@@ -3,11 +3,11 @@ import { messageOf } from '../errors';
 import { button, h } from '../graph/dom';
 import { shorten } from '../graph/format';
 
-/** Where the parts come from: a host carries them, or fetches each when it is asked for. */
+/** Where the parts come from: a host carries them, or fetches each when it is requested. */
 export interface Parts {
-  /** What is in the row "What if?"; asked for where somebody is there to answer. */
+  /** What is in the row "What if?"; requested where something can answer. */
   readonly whatIf: () => Promise<typeof import('../what-if')>;
-  /** Who asked for memory. */
+  /** Which code allocated memory. */
   readonly flame: () => Promise<typeof import('../flame')>;
 }
 

@@ -1,4 +1,4 @@
-/** Fills that tell states apart without colour: hatch, stripes, cross-hatch and dots. */
+/** Fills that distinguish states without colour: hatch, stripes, cross-hatch and dots. */
 import type { Palette } from '../graph/theme';
 
 export type Fill = CanvasPattern | string;
@@ -7,7 +7,7 @@ export interface Patterns {
   free: Fill;
   /** Free, but its segment holds live blocks and cannot be given back. */
   pinned: Fill;
-  /** Lies over the colour of what waits for a stream. */
+  /** Is drawn over the colour of what waits for a stream. */
   pending: Fill;
   slack: Fill;
   rounding: Fill;

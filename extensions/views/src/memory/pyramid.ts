@@ -1,5 +1,5 @@
 /**
- * Where a series is largest within any stretch, without looking at every value: the answer for each
+ * Where a series is largest within any range, without looking at every value: the answer for each
  * run of 64 positions is kept, then for each run of 64 runs. A pixel column of a million events
  * costs a few dozen steps, and no peak is lost.
  */

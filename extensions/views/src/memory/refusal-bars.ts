@@ -16,16 +16,16 @@ export interface Lane {
   said?: string;
 }
 
-/** The lanes of a request: what was asked for, what was free, and what would have served it. */
+/** The lanes of a request: what was requested, what was free, and what would have served it. */
 export function lanesOf(
-  asked: number,
+  requested: number,
   device: number,
   largest: number | null,
   room: Room | null,
 ): Lane[] {
   const free = (bytes: number): Part[] => [{ category: -1, bytes }];
   const lanes: Lane[] = [
-    { label: 'Asked for', bytes: asked },
+    { label: 'Requested', bytes: requested },
     { label: 'Free on the device', bytes: device, parts: free(device) },
   ];
   if (largest !== null)
@@ -37,24 +37,24 @@ export function lanesOf(
   return lanes;
 }
 
-export function refusalBars(asked: number, lanes: readonly Lane[]): HTMLElement {
-  const most = Math.min(FAR * asked, Math.max(1, ...lanes.map(({ bytes }) => bytes)));
+export function refusalBars(requested: number, lanes: readonly Lane[]): HTMLElement {
+  const most = Math.min(FAR * requested, Math.max(1, ...lanes.map(({ bytes }) => bytes)));
   const body = h('tbody', {});
   for (const { label, bytes, parts, said } of lanes) {
     const exact = bytes < 0 ? null : `${formatCount(bytes)} B`;
     const value = said ?? (bytes < 0 ? 'not known' : formatBytes(bytes));
-    const bar = h('td', { 'aria-hidden': 'true' }, barOf(parts ?? null, bytes, asked, most));
+    const bar = h('td', { 'aria-hidden': 'true' }, barOf(parts ?? null, bytes, requested, most));
     const head = h('th', { scope: 'row' }, label);
     body.append(h('tr', {}, head, bar, h('td', { title: said ? null : exact }, value)));
   }
-  const caption = h('caption', { class: 'wv-sr' }, 'The request beside what was free');
+  const caption = h('caption', { class: 'wv-sr' }, 'The request and what was free');
   return h('table', { class: 'wv-lanes' }, caption, body);
 }
 
 function barOf(
   parts: readonly Part[] | null,
   bytes: number,
-  asked: number,
+  requested: number,
   most: number,
 ): HTMLElement {
   const bar = h('div', { class: 'wv-lane' });
@@ -62,7 +62,7 @@ function barOf(
   let left = 0;
   for (const part of parts ?? [{ category: -2, bytes }]) {
     const name = CATEGORIES[part.category];
-    const kind = part.category === -2 ? 'wv-asked' : name ? null : 'wv-hole';
+    const kind = part.category === -2 ? 'wv-requested' : name ? null : 'wv-hole';
     const piece = h('i', { class: kind });
     if (name) piece.style.background = `var(--wb-c-${name})`;
     piece.style.left = percent(left);
@@ -71,7 +71,7 @@ function barOf(
     bar.append(piece);
   }
   const mark = h('b', {});
-  mark.style.left = percent(asked);
+  mark.style.left = percent(requested);
   bar.append(mark);
   return bar;
 }

@@ -33,18 +33,18 @@ export function refusedIn(record: MemoryColumns, row: number): string {
   return phaseAt(record, event) || phaseAt(record, event - 1);
 }
 
-/** `RTX 4090`, or `a 700 MiB card` where the size is all that it is called by. */
-function cardName({ card }: MemoryColumns): string {
+/** `RTX 4090`, or `a 700 MiB GPU` where the size is all that it is called by. */
+function gpuName({ card }: MemoryColumns): string {
   const name = shorten(card, 40);
   if (!/^\d/.test(name)) return name;
-  return `${/^(8|1[18]\b)/.test(name) ? 'an' : 'a'} ${name} card`;
+  return `${/^(8|1[18]\b)/.test(name) ? 'an' : 'a'} ${name} GPU`;
 }
 
-/** `Out of memory in backward: 40.0 MiB asked for, the largest free block has 22.0 MiB.` */
+/** `Out of memory in backward: 40.0 MiB requested, the largest free block has 22.0 MiB.` */
 export function refusalSentence(record: MemoryColumns, row: number): string {
   const phase = refusedIn(record, row);
   const where = phase ? ` in ${shorten(phase, 60)}` : '';
-  const card = record.card ? ` on ${cardName(record)}` : '';
+  const gpu = record.card ? ` on ${gpuName(record)}` : '';
   const largest = record.oom_largest[row] ?? -1;
   const free = record.oom_free[row] ?? -1;
   const left = [
@@ -52,5 +52,5 @@ export function refusalSentence(record: MemoryColumns, row: number): string {
     largest < 0 ? '' : `${formatBytes(largest)} in the largest free block`,
   ].filter(Boolean);
   const had = left.length > 0 ? `; ${left.join(', ')}` : '';
-  return `Out of memory${where}${card}: ${formatBytes(record.oom_bytes[row] ?? 0)} asked for${had}.`;
+  return `Out of memory${where}${gpu}: ${formatBytes(record.oom_bytes[row] ?? 0)} requested${had}.`;
 }

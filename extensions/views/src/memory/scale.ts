@@ -1,4 +1,4 @@
-/** What part of a recording the chart shows, and where a position lies in it. */
+/** What part of a recording the chart shows, and where a position is in it. */
 import { formatMarks } from '../graph/format';
 import { Pyramid } from './pyramid';
 import { timeAt, type MemoryColumns, type Series } from './series';
@@ -66,7 +66,7 @@ export function showOnly(view: ChartView, some: Series | null): void {
   view.highest = some ? new Pyramid(some.total) : view.allHighest;
 }
 
-/** Positions, and where each lies, from 0 to 1, on an axis that two recordings share. */
+/** Positions, and where each is, from 0 to 1, on an axis that two recordings share. */
 export interface Warp {
   positions: readonly number[];
   places: readonly number[];

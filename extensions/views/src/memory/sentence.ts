@@ -31,7 +31,7 @@ export function peakSentence(record: MemoryColumns, series: Series): string {
   return refused === null ? peak : `${refusalSentence(record, refused)} ${peak}`;
 }
 
-/** What is reserved when the most is live; of a prediction between what the most of it lies. */
+/** What is reserved when the most is live; of a prediction the bounds of it. */
 function reservedOf({
   reserved_bytes,
   peak_interval: [low = -1, high = -1],

@@ -1,7 +1,7 @@
 /** The allocator's settings, as in `PYTORCH_CUDA_ALLOC_CONF`. */
 import type { MemoryColumns } from './series';
 
-/** What it was recorded or simulated under; empty for the defaults, or where nobody says. */
+/** What it was recorded or simulated under; empty for the defaults, or where it is not recorded. */
 export function settingsOf(record: MemoryColumns): string {
   // A record saved when only certificates said them has them there.
   const certified = record.is_predicted ? '' : (record.certificate?.settings ?? '');

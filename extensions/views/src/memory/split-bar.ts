@@ -126,26 +126,26 @@ export class SplitBar {
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     const { palette, split } = drawn;
     if (this.patterns?.[0] !== palette) this.patterns = [palette, patternsOf(context, palette)];
-    const cuts = paintParts(context, palette, this.patterns[1], split, width - 2 * LEFT);
-    this.leaders(context, palette, cuts);
+    const spans = paintParts(context, palette, this.patterns[1], split, width - 2 * LEFT);
+    this.leaders(context, palette, spans);
   }
 
   /** A line from each part of the bar to its name below. */
   private leaders(
     context: CanvasRenderingContext2D,
     palette: Palette,
-    cuts: readonly [number, number][],
+    spans: readonly [number, number][],
   ): void {
     const left = this.canvas.getBoundingClientRect().left;
     context.strokeStyle = palette.stroke2;
     context.lineWidth = 1;
     const first = (this.parts.firstElementChild as HTMLElement | null)?.offsetTop;
-    cuts.forEach(([from, to], index) => {
+    spans.forEach(([from, to], index) => {
       const item = this.parts.children[index];
       if (!(item instanceof HTMLElement) || to <= from || item.offsetTop !== first) return;
       const target = Math.round(item.getBoundingClientRect().left - left + 6) + 0.5;
       const middle = Math.round(LEFT + Math.min((from + to) / 2, from + 24)) + 0.5;
-      const bend = BAR + 3.5 + 3 * (cuts.length - index);
+      const bend = BAR + 3.5 + 3 * (spans.length - index);
       context.beginPath();
       context.moveTo(middle, BAR);
       context.lineTo(middle, bend);
@@ -172,7 +172,7 @@ function paintParts(
   const fills: Record<string, Fill> = {
     r: patterns.rounding, s: patterns.slack, x: patterns.pinned, w: palette.stroke2, f: patterns.free,
   }; // prettier-ignore
-  const cuts: [number, number][] = [];
+  const spans: [number, number][] = [];
   let x = 0;
   parts.forEach(({ kind }, index) => {
     const width = wide[index] ?? 0;
@@ -189,10 +189,10 @@ function paintParts(
       context.strokeStyle = palette.stroke2;
       context.strokeRect(LEFT + x + 0.5, 0.5, Math.max(0.5, width - 1), BAR - 1);
     }
-    cuts.push([x, x + width]);
+    spans.push([x, x + width]);
     x += width;
   });
-  return cuts;
+  return spans;
 }
 
 /** Shares of the room; a part that is not nothing keeps the thinnest width, at the largest's cost. */

@@ -5,7 +5,7 @@ import type { MemoryColumns } from './series';
 
 const EMPTY = 'No memory recording yet. Capture a step, or record any code with wb.memory().';
 
-/** Shows an error as a card over what still works, or why nothing is drawn. */
+/** Shows an error in a box over what still works, or why nothing is drawn. */
 export function showMessage(
   element: HTMLElement,
   error: string | null,
@@ -20,7 +20,7 @@ export function showMessage(
   }
   const title = h('b', {}, 'The memory record could not be shown');
   element.replaceChildren(
-    h('div', { class: 'wv-card', role: 'alert' }, title, shorten(error, 2000)),
+    h('div', { class: 'wv-error', role: 'alert' }, title, shorten(error, 2000)),
   );
 }
 

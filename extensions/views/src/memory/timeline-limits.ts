@@ -1,4 +1,7 @@
-/** What is predicted, over the areas: a card's limit, the interval of a peak, where it would end. */
+/**
+ * What is predicted, over the areas: the limit of a GPU, the interval of a peak, where it would
+ * end.
+ */
 import { formatBytes } from '../graph/format';
 import { LEFT, PHASES, RIGHT, xOf, type ChartView } from './scale';
 import { xOfEvent, type Frame, type Height } from './timeline';
@@ -21,15 +24,17 @@ export function paintFailure(frame: Frame, view: ChartView, y: Height): void {
   label(frame, 'Out of memory', said, left, level - 14, frame.palette.bad);
 }
 
-/** What the card leaves the allocator: a line with its name, or where it lies above all else. */
-export function paintCard(frame: Frame, view: ChartView, y: Height): void {
+/**
+ * What the GPU leaves the allocator: a line with its name, or a note where it is above all else.
+ */
+export function paintUsable(frame: Frame, view: ChartView, y: Height): void {
   const { card, card_bytes: bytes } = view.record;
   if (bytes < 0 || view.hidden.size > 0) return;
   const { context, palette, width } = frame;
   const level = Math.round(y(bytes)) + 0.5;
   const usable = `${formatBytes(bytes)} usable`;
   if (level < PHASES + 2) {
-    label(frame, `↑ ${card || 'Card'}`, usable, LEFT + 6, PHASES + 10, palette.ink2);
+    label(frame, `↑ ${card || 'GPU'}`, usable, LEFT + 6, PHASES + 10, palette.ink2);
     return;
   }
   context.strokeStyle = palette.bad;
@@ -40,12 +45,12 @@ export function paintCard(frame: Frame, view: ChartView, y: Height): void {
   context.lineTo(width - RIGHT, level);
   context.stroke();
   context.setLineDash([]);
-  // In a narrow chart a refused request is said there, and names the card above it.
+  // In a narrow chart a refused request is said there, and names the GPU above it.
   if (width > NARROW || view.record.oom_event.length === 0)
-    label(frame, card || 'Card', usable, LEFT + 6, level + 11, palette.bad);
+    label(frame, card || 'GPU', usable, LEFT + 6, level + 11, palette.bad);
 }
 
-/** Between what the reserved bytes of a predicted peak lie, as a bracket. */
+/** The bounds of the reserved bytes of a predicted peak, as a bracket. */
 export function paintInterval(frame: Frame, view: ChartView, y: Height): void {
   const { record } = view;
   const [low = -1, high = -1] = record.peak_interval;

@@ -1,4 +1,4 @@
-/** What lies over the areas: phases, the peak, releases, refusals and the scrubber. */
+/** What is drawn over the areas: phases, the peak, releases, refusals and the scrubber. */
 import { formatBytes, formatCount, plural } from '../graph/format';
 import { fitText } from '../graph/text';
 import { BOTTOM, LEFT, PHASES, RIGHT, xOf, type ChartView } from './scale';
@@ -113,9 +113,9 @@ export function paintRefusals(frame: Frame, view: ChartView, y: Height): void {
     cross(frame, x, level, !record.is_predicted);
     const free = record.oom_free[row] ?? -1;
     const left = free < 0 ? '' : `, ${formatBytes(free)} free on the device`;
-    const asked = `${formatBytes(record.oom_bytes[row] ?? 0)} asked for`;
-    const room = widthOf(frame, 'Out of memory', asked + left);
-    const said = room < width - LEFT - RIGHT - 14 ? asked + left : asked;
+    const requested = `${formatBytes(record.oom_bytes[row] ?? 0)} requested`;
+    const room = widthOf(frame, 'Out of memory', requested + left);
+    const said = room < width - LEFT - RIGHT - 14 ? requested + left : requested;
     label(frame, 'Out of memory', said, x + 12, level + 15, palette.bad);
     taken = x + 16;
   }

@@ -109,10 +109,10 @@ export class Toolbar {
     this.predicted.textContent = ['predicted', oneLine(record.card)].filter(Boolean).join(' · ');
     this.predicted.title = shorten(record.reasons.join(' '), 600);
     this.axis.set(view.axis);
-    const none = 'A recording on CPU has no segments: there is no allocator to ask';
+    const none = 'A recording on CPU has no segments: there is no caching allocator';
     this.faces.allow('map', hasSegments ? '' : none);
-    const nobody = 'Neither stacks nor modules were recorded';
-    this.faces.allow('flame', hasFlame(record) ? '' : nobody);
+    const noCallers = 'Neither stacks nor modules were recorded';
+    this.faces.allow('flame', hasFlame(record) ? '' : noCallers);
     if (this.search.value) model.filter(this.search.value);
   }
 

@@ -1,4 +1,7 @@
-/** The memory view: live bytes over a recording, what lies where in the allocator, and who holds it. */
+/**
+ * The memory view: live bytes over a recording, where blocks are in the allocator, and what holds
+ * them.
+ */
 import { button, h } from '../graph/dom';
 import { follow, newSize } from '../graph/follow';
 import { formatBytes, formatCount, shorten } from '../graph/format';
@@ -242,7 +245,7 @@ export class MemoryView {
 
   /** Draws what follows the scrubber, once per frame. */
   private refresh(): void {
-    this.next.ask();
+    this.next.request();
   }
 
   /** Shows the scrubber's moment now: what acts on it does not wait for the next frame. */

@@ -16,11 +16,11 @@ export const WHAT_IF_STYLE = `
 .wv-wi-label{color:$ink2;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .wv-wi-label b{color:$ink}
 .wv-wi-label.wv-mono{font-size:11px}
-.wv-wi-card{display:flex;flex-wrap:wrap;gap:4px 6px;margin-bottom:2px}
+.wv-wi-gpu{display:flex;flex-wrap:wrap;gap:4px 6px;margin-bottom:2px}
 .wv-wi .wv-seg{height:26px}.wv-wi .wv-seg button{height:24px;padding:0 9px}
 .wv-wi select,.wv-wi input[type=number]{font:inherit;color:inherit;height:26px;border:1px solid $stroke;border-radius:4px;background:$raise;padding:0 6px;min-width:0;max-width:100%}
-.wv-wi-card select{flex:1 1 76px;width:76px}
-.wv-wi-card input[type=number]{flex:0 1 74px}
+.wv-wi-gpu select{flex:1 1 76px;width:76px}
+.wv-wi-gpu input[type=number]{flex:0 1 74px}
 .wv-wi select:disabled{opacity:.5}
 .wv-switch{display:inline-flex;align-items:center;gap:8px;border:0;background:none;padding:0;height:26px;cursor:pointer;align-self:flex-start}
 .wv-switch::before{content:'';width:30px;height:16px;border-radius:8px;border:1px solid $stroke2;background:radial-gradient(circle at 8px 50%,$stroke2 5px,transparent 5.5px) $raise}

@@ -1,6 +1,6 @@
-/** "What if?": the same program with other settings, on another card, with another batch. */
+/** "What if?": the same program with other settings, on another GPU, with another batch. */
 import { h } from '../graph/dom';
-import type { Ask } from './ask';
+import type { Ask } from './questions';
 import { isExact } from './certificate';
 import { remember, remembered } from '../remembered';
 import { lastRefusal } from './refusals';
@@ -12,8 +12,8 @@ import type { MemoryColumns } from './series';
 type WhatIfModule = Awaited<ReturnType<Parts['whatIf']>>;
 
 const KEY = 'workbench:what-if';
-const NOBODY =
-  'Nobody is here to run the allocator: open the file in JupyterLab, show the recording in a notebook whose kernel runs, or call .what_if(…) in Python.';
+const NO_KERNEL =
+  'No kernel is available to run the allocator: open the file in JupyterLab, show the recording in a notebook whose kernel runs, or call .what_if(…) in Python.';
 
 interface Events {
   /** Memory runs out at an event; null where it does not. */
@@ -21,7 +21,7 @@ interface Events {
   goTo: (event: number) => void;
 }
 
-/** What the body tells the row it is in. */
+/** What the body reports to the row it is in. */
 export interface BodyEvents extends Events {
   say: (...words: (Node | string)[]) => void;
   /** One sentence, and what a person may try again. */
@@ -66,7 +66,7 @@ export class WhatIf {
     return this.toggle.getAttribute('aria-expanded') === 'true';
   }
 
-  /** Takes a record and who answers; `roomy` opens it where nobody has said otherwise. */
+  /** Takes a record and who answers; `roomy` opens it unless the user has closed it. */
   open(model: Model, ask: Ask | null, roomy: boolean): void {
     if (model.record === this.model?.record && ask === this.ask) return;
     this.dispose();
@@ -98,7 +98,7 @@ export class WhatIf {
   private expand(open: boolean): void {
     this.toggle.setAttribute('aria-expanded', String(open));
     this.body.hidden = !open || this.ask === null;
-    if (!this.ask) this.said.textContent = open ? NOBODY : '';
+    if (!this.ask) this.said.textContent = open ? NO_KERNEL : '';
     else if (open && !this.begun) void this.begin();
   }
 
@@ -164,7 +164,7 @@ function noteOf(record: MemoryColumns): string {
   if (lastRefusal(record) !== null)
     return '! the recording ends where memory ran out: what would have followed is not in it';
   if (record.segment_bytes.length === 0)
-    return 'as on a card: predicted from requested bytes; ◇ not certified';
+    return 'on a simulated GPU: predicted from requested bytes; ◇ not certified';
   if (record.is_predicted || isExact(record)) return 'replay; ◇ not certified';
   return record.certificate
     ? '! the replay differs from the recording: figures may be off'

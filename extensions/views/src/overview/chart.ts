@@ -1,11 +1,19 @@
 /**
- * The chart of a recording from afar, with the chosen stretch in it: its two ends and the stretch
+ * The chart of a whole recording, with the chosen range in it: its two ends and the range
  * itself can be dragged, and are moved by keys as sliders are; a drag elsewhere chooses anew.
  */
 import { h, perFrame } from '../dom';
 import { formatBytes, formatCount, formatSeconds } from '../graph/format';
 import type { Palette } from '../graph/theme';
-import { highestIn, moved, timeOf, within, type Along, type Overview, type Stretch } from './model';
+import {
+  highestIn,
+  moved,
+  timeOf,
+  within,
+  type Along,
+  type Overview,
+  type EventRange,
+} from './model';
 import { paint, positionAt, TOP, xOf, type Plot } from './paint';
 import { BOTTOM } from '../memory/scale';
 
@@ -17,19 +25,19 @@ const DRAG = 4;
 export class RangeChart {
   private readonly canvas = h('canvas', { class: 'wv-overcanvas', 'aria-hidden': 'true' });
   private readonly parts = {
-    all: slider('wv-thumb', 'The whole stretch'),
-    start: slider('wv-grip', 'First event of the stretch'),
-    end: slider('wv-grip', 'Event that the stretch ends before'),
+    all: slider('wv-thumb', 'The whole range'),
+    start: slider('wv-grip', 'First event of the range'),
+    end: slider('wv-grip', 'Event after the range'),
   };
   readonly element = h('div', { class: 'wv-plot' }, this.canvas, ...Object.values(this.parts));
   private palette: Palette | null = null;
   private readonly next = perFrame(() => this.draw());
   private along: Along = 'events';
-  private stretch: Stretch = { start: 0, end: 1 };
+  private range: EventRange = { start: 0, end: 1 };
 
   constructor(
     private seen: Overview,
-    private readonly onChange: (stretch: Stretch) => void,
+    private readonly onChange: (range: EventRange) => void,
   ) {
     for (const part of ['all', 'start', 'end'] as const) {
       this.parts[part].addEventListener('keydown', (event) => this.key(part, event));
@@ -38,22 +46,22 @@ export class RangeChart {
     this.canvas.addEventListener('pointerdown', (event) => this.brush(event));
   }
 
-  show(seen: Overview, along: Along, stretch: Stretch): void {
-    [this.seen, this.along, this.stretch] = [seen, along, stretch];
+  show(seen: Overview, along: Along, range: EventRange): void {
+    [this.seen, this.along, this.range] = [seen, along, range];
     this.describe();
-    this.next.ask();
+    this.next.request();
   }
 
   colour(palette: Palette): void {
     this.palette = palette;
-    this.next.ask();
+    this.next.request();
   }
 
   resize(): void {
-    this.next.ask();
+    this.next.request();
   }
 
-  /** The end of the stretch that a keyboard begins with. */
+  /** The end of the range that a keyboard begins with. */
   focus(): void {
     this.parts.start.focus();
   }
@@ -68,15 +76,15 @@ export class RangeChart {
   }
 
   private draw(): void {
-    const { canvas, palette, plot, stretch } = this;
+    const { canvas, palette, plot, range } = this;
     const context = canvas.getContext('2d');
     if (!context || !palette || plot.width < 60 || plot.height < 60) return;
     const ratio = devicePixelRatio;
     canvas.width = Math.round(plot.width * ratio);
     canvas.height = Math.round(plot.height * ratio);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    paint(context, palette, plot, stretch);
-    const [from, to] = [xOf(plot, stretch.start), xOf(plot, stretch.end)];
+    paint(context, palette, plot, range);
+    const [from, to] = [xOf(plot, range.start), xOf(plot, range.end)];
     const { all, start, end } = this.parts;
     for (const [grip, x] of [[start, from] as const, [end, to] as const]) {
       grip.style.left = `${x}px`;
@@ -88,7 +96,7 @@ export class RangeChart {
   }
 
   private describe(): void {
-    const { seen, stretch, parts } = this;
+    const { seen, range, parts } = this;
     const clock = (at: number): string =>
       seen.duration_us > 0 ? `, at ${formatSeconds(timeOf(seen, at) / 1e6)}` : '';
     const says = (part: Part, now: number, text: string): void => {
@@ -98,20 +106,20 @@ export class RangeChart {
       parts[part].setAttribute('aria-valuetext', text);
     };
     for (const part of ['start', 'end'] as const)
-      says(part, stretch[part], `event ${formatCount(stretch[part])}${clock(stretch[part])}`);
-    const most = formatBytes(highestIn(seen, stretch));
-    const ends = `${formatCount(stretch.start)} to ${formatCount(stretch.end)}`;
-    says('all', stretch.start, `events ${ends}, at most ${most}`);
+      says(part, range[part], `event ${formatCount(range[part])}${clock(range[part])}`);
+    const most = formatBytes(highestIn(seen, range));
+    const ends = `${formatCount(range.start)} to ${formatCount(range.end)}`;
+    says('all', range.start, `events ${ends}, at most ${most}`);
   }
 
-  private change(stretch: Stretch): void {
-    this.stretch = stretch;
+  private change(range: EventRange): void {
+    this.range = range;
     this.describe();
-    this.next.ask();
-    this.onChange(stretch);
+    this.next.request();
+    this.onChange(range);
   }
 
-  private put(part: Part, from: Stretch, by: number): void {
+  private put(part: Part, from: EventRange, by: number): void {
     const { seen } = this;
     if (part === 'all') return this.change(moved(seen, from, by));
     const { start, end } = from;
@@ -137,25 +145,25 @@ export class RangeChart {
     if (by === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     event.stopPropagation();
-    this.put(part, this.stretch, by);
+    this.put(part, this.range, by);
   }
 
   private drag(part: Part, event: PointerEvent): void {
     if (event.button !== 0) return;
     event.preventDefault();
-    const { stretch } = this;
+    const { range } = this;
     this.parts[part].focus();
     const begun = this.at(event);
-    this.follow(this.parts[part], event, (now) => this.put(part, stretch, now - begun));
+    this.follow(this.parts[part], event, (now) => this.put(part, range, now - begun));
   }
 
-  /** Inside the stretch a drag moves it, elsewhere it chooses another one. */
+  /** Inside the range a drag moves it, elsewhere it chooses another one. */
   private brush(event: PointerEvent): void {
     if (event.button !== 0) return;
-    const { stretch, seen } = this;
+    const { range, seen } = this;
     const begun = this.at(event);
-    if (begun > stretch.start && begun < stretch.end) {
-      this.follow(this.canvas, event, (now) => this.put('all', stretch, now - begun));
+    if (begun > range.start && begun < range.end) {
+      this.follow(this.canvas, event, (now) => this.put('all', range, now - begun));
     } else {
       this.follow(this.canvas, event, (now) => this.change(within(seen, begun, now)));
     }

@@ -1,2 +1,2 @@
-export { readOverview, within, type Overview, type Stretch } from './model';
+export { readOverview, within, type Overview, type EventRange } from './model';
 export { OverviewView, type OverviewEvents, type OverviewOptions } from './view';

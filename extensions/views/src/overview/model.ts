@@ -1,4 +1,4 @@
-/** A recording from afar: what a person chooses a stretch of it by (`workbench/memory/files/selection.py`). */
+/** An overview of a recording, to choose a range of it (`workbench/memory/files/selection.py`). */
 
 export interface Overview {
   readonly title: string;
@@ -22,7 +22,7 @@ export interface Overview {
 }
 
 /** Events from `start` up to `end`, which is not among them. */
-export interface Stretch {
+export interface EventRange {
   readonly start: number;
   readonly end: number;
 }
@@ -75,7 +75,10 @@ function knots(
     : { points: time_us, end: duration_us };
 }
 
-/** Along a line through points that never go back; asked for every point of a curve, at every frame. */
+/**
+ * Along a line through points that never go back; called for every point of a curve, at every
+ * frame.
+ */
 function between(from: Knots, to: Knots, value: number): number {
   const at = ({ points, end }: Knots, knot: number): number => points[knot] ?? end;
   let [low, high] = [1, from.points.length];
@@ -89,8 +92,8 @@ function between(from: Knots, to: Knots, value: number): number {
   return at(to, high - 1) + part * (at(to, high) - at(to, high - 1));
 }
 
-/** The most bytes that were live in a stretch, as far as can be told from afar. */
-export function highestIn(seen: Overview, { start, end }: Stretch): number {
+/** The most bytes that were live in a range, as far as the overview shows. */
+export function highestIn(seen: Overview, { start, end }: EventRange): number {
   let most = 0;
   seen.bytes.forEach((bytes, at) => {
     const last = (seen.position[at + 1] ?? seen.num_events + 1) - 1;
@@ -99,15 +102,15 @@ export function highestIn(seen: Overview, { start, end }: Stretch): number {
   return most;
 }
 
-/** A stretch in whole events, within the recording, its ends in order and apart. */
-export function within(seen: Overview, start: number, end: number): Stretch {
+/** A range in whole events, within the recording, its ends in order and apart. */
+export function within(seen: Overview, start: number, end: number): EventRange {
   const last = seen.num_events;
   const low = Math.max(0, Math.min(last - 1, Math.round(Math.min(start, end))));
   return { start: low, end: Math.max(low + 1, Math.min(last, Math.round(Math.max(start, end)))) };
 }
 
-/** The same stretch elsewhere, as long as before. */
-export function moved(seen: Overview, { start, end }: Stretch, by: number): Stretch {
+/** The same range elsewhere, as long as before. */
+export function moved(seen: Overview, { start, end }: EventRange, by: number): EventRange {
   const shift = Math.max(-start, Math.min(seen.num_events - end, Math.round(by)));
   return { start: start + shift, end: end + shift };
 }

@@ -1,10 +1,10 @@
-/** Draws a recording from afar: what was live, and which stretch of it is chosen. */
+/** Draws the overview of a recording: what was live, and which range of it is chosen. */
 import { formatBytes, formatCount } from '../graph/format';
 import type { Palette } from '../graph/theme';
 import { BOTTOM, gridMarks, LEFT, niceTop, RIGHT, ticks } from '../memory/scale';
-import { positionOf, timeOf, type Along, type Overview, type Stretch } from './model';
+import { positionOf, timeOf, type Along, type Overview, type EventRange } from './model';
 
-/** Room above the curve for the handle of the stretch and the sign of the peak. */
+/** Room above the curve for the handle of the range and the sign of the peak. */
 export const TOP = 52;
 
 export interface Plot {
@@ -33,13 +33,13 @@ export function paint(
   context: CanvasRenderingContext2D,
   palette: Palette,
   plot: Plot,
-  stretch: Stretch,
+  range: EventRange,
 ): void {
   const { seen, width, height } = plot;
   const floor = height - BOTTOM;
   const top = niceTop(Math.max(1, seen.peak_bytes));
   const y = (bytes: number): number => floor - (bytes / top) * (floor - TOP);
-  const [from, to] = [xOf(plot, stretch.start), xOf(plot, stretch.end)];
+  const [from, to] = [xOf(plot, range.start), xOf(plot, range.end)];
   context.fillStyle = palette.token('--wb-surface');
   context.fillRect(0, 0, width, height);
   context.fillStyle = palette.token('--wb-selbg');

@@ -7,7 +7,7 @@ export const STYLE = scoped(
 .wv-title{font-weight:600;overflow:hidden;text-overflow:ellipsis;white-space:nowrap;min-width:40px}
 .wv-chooser{flex:1;min-height:0;overflow-y:auto;display:flex;flex-direction:column;gap:12px;padding:16px 20px 20px}
 .wv-chooser p{margin:0;overflow-wrap:anywhere}
-.wv-told b{font-weight:600}
+.wv-summary b{font-weight:600}
 .wv-plot{position:relative;flex:1 1 auto;min-height:200px;max-height:600px;border:1px solid $line;border-radius:6px;overflow:hidden;background:$surface;touch-action:none}
 .wv-overcanvas{position:absolute;inset:0;width:100%;height:100%;cursor:crosshair}
 .wv-thumb{position:absolute;top:8px;height:18px;background:$selbg;border:1.5px solid $sel;border-radius:4px;cursor:grab}

@@ -1,16 +1,16 @@
-/** Chooses a stretch of a recording that is too long to be shown at once. */
+/** Chooses a range of a recording that is too long to be shown at once. */
 import { h, watchSize } from '../dom';
 import { button, choices, type Choices } from '../graph/dom';
 import { formatBytes, formatCount, formatSeconds, oneLine, plural } from '../graph/format';
 import { followTheme } from '../graph/theme';
 import { RangeChart } from './chart';
-import { highestIn, timeOf, within, type Along, type Overview, type Stretch } from './model';
+import { highestIn, timeOf, within, type Along, type Overview, type EventRange } from './model';
 import { STYLE } from './style';
 
 export interface OverviewEvents {
-  /** A stretch is to be opened. */
-  open: (stretch: Stretch) => void;
-  /** Back to the stretch that is open already. */
+  /** A range is to be opened. */
+  open: (range: EventRange) => void;
+  /** Back to the range that is open already. */
   back: () => void;
 }
 
@@ -19,16 +19,16 @@ export interface OverviewOptions {
   readonly lead?: readonly HTMLElement[];
 }
 
-/** A bar, the recording from afar, the chosen stretch in numbers, and the button that opens it. */
+/** A bar, the overview, the chosen range in numbers, and the button that opens it. */
 export class OverviewView {
   readonly element = h('div', { class: 'wv-view wv-overview' });
   private readonly title = h('span', { class: 'wv-title' });
-  private readonly told = h('p', { class: 'wv-told' });
+  private readonly summary = h('p', { class: 'wv-summary' });
   private readonly first = number('From event');
   private readonly last = number('to');
   private readonly chosen = h('p', { class: 'wv-chosen', role: 'status' });
   private readonly refused = h('p', { class: 'wv-refused', role: 'alert', hidden: true });
-  private readonly openIt = button('Open this stretch', () => this.open(), {
+  private readonly openIt = button('Open this range', () => this.open(), {
     class: 'wv-btn wv-primary',
   });
   private readonly whole = button('All of it', () => this.take(0, this.seen.num_events));
@@ -36,7 +36,7 @@ export class OverviewView {
   private readonly axis: Choices<Along>;
   private readonly chart: RangeChart;
   private along: Along = 'events';
-  private stretch: Stretch = { start: 0, end: 1 };
+  private range: EventRange = { start: 0, end: 1 };
   private readonly cleanup: (() => void)[] = [];
 
   constructor(
@@ -44,7 +44,7 @@ export class OverviewView {
     private readonly events: OverviewEvents,
     { lead = [] }: OverviewOptions = {},
   ) {
-    this.chart = new RangeChart(seen, (stretch) => this.put(stretch));
+    this.chart = new RangeChart(seen, (range) => this.put(range));
     const axes = [
       { value: 'time', text: 'Time' },
       { value: 'events', text: 'Events' },
@@ -67,7 +67,7 @@ export class OverviewView {
   private body(): HTMLElement {
     const presets = h(
       'span',
-      { class: 'wv-presets', role: 'group', 'aria-label': 'Stretches to begin with' },
+      { class: 'wv-presets', role: 'group', 'aria-label': 'Preset ranges' },
       button('Around the peak', () => this.around()),
       button('The beginning', () => this.take(0, this.share())),
       button('The end', () => this.take(this.seen.num_events - this.share(), Infinity)),
@@ -76,25 +76,25 @@ export class OverviewView {
     return h(
       'div',
       { class: 'wv-chooser' },
-      this.told,
+      this.summary,
       this.chart.element,
       h('div', { class: 'wv-choice' }, this.first, this.last, presets),
       h('div', { class: 'wv-go' }, this.openIt, this.chosen, this.refused),
     );
   }
 
-  /** Shows a recording, with a stretch of it chosen; `isOpen`: one is there to go back to. */
-  show(seen: Overview, stretch: Stretch | null, isOpen: boolean): void {
+  /** Shows a recording, with a range of it chosen; `isOpen`: one is there to go back to. */
+  show(seen: Overview, range: EventRange | null, isOpen: boolean): void {
     this.seen = seen;
     this.along = seen.duration_us > 0 ? 'time' : 'events';
     this.axis.set(this.along);
     this.axis.element.hidden = seen.duration_us <= 0;
     this.back.hidden = !isOpen;
     this.title.textContent = oneLine(seen.title);
-    this.told.replaceChildren(...words(seen));
+    this.summary.replaceChildren(...words(seen));
     this.whole.hidden = seen.num_events > seen.most;
     const [start, end] = seen.num_events <= seen.most ? [0, seen.num_events] : seen.proposed;
-    this.put(stretch ?? within(seen, start, end));
+    this.put(range ?? within(seen, start, end));
   }
 
   start(): void {
@@ -133,35 +133,35 @@ export class OverviewView {
     const [start, end] = [this.first, this.last].map((one) =>
       Number((one.querySelector('input')?.value ?? '').replace(/[\s,.]/g, '') || NaN),
     ) as [number, number];
-    const { stretch } = this;
-    this.take(Number.isFinite(start) ? start : stretch.start, end >= 0 ? end : stretch.end);
+    const { range } = this;
+    this.take(Number.isFinite(start) ? start : range.start, end >= 0 ? end : range.end);
   }
 
-  private put(stretch: Stretch): void {
-    this.stretch = stretch;
+  private put(range: EventRange): void {
+    this.range = range;
     this.draw();
   }
 
   private draw(): void {
-    const { seen, stretch, along } = this;
-    this.chart.show(seen, along, stretch);
-    fill(this.first, stretch.start);
-    fill(this.last, stretch.end);
-    const count = stretch.end - stretch.start;
-    const seconds = (timeOf(seen, stretch.end) - timeOf(seen, stretch.start)) / 1e6;
+    const { seen, range, along } = this;
+    this.chart.show(seen, along, range);
+    fill(this.first, range.start);
+    fill(this.last, range.end);
+    const count = range.end - range.start;
+    const seconds = (timeOf(seen, range.end) - timeOf(seen, range.start)) / 1e6;
     const long = seen.duration_us > 0 ? ` over ${formatSeconds(seconds)}` : '';
-    const most = formatBytes(highestIn(seen, stretch));
+    const most = formatBytes(highestIn(seen, range));
     this.chosen.textContent = `${plural(count, 'event')}${long}, at most ${most} live`;
     const tooMany = count > seen.most;
     this.refused.hidden = !tooMany;
     this.refused.textContent = tooMany
-      ? `At most ${formatCount(seen.most)} events are shown at once: choose a shorter stretch.`
+      ? `At most ${formatCount(seen.most)} events are shown at once: choose a shorter range.`
       : '';
     this.openIt.setAttribute('aria-disabled', String(tooMany));
   }
 
   private open(): void {
-    if (this.openIt.getAttribute('aria-disabled') !== 'true') this.events.open(this.stretch);
+    if (this.openIt.getAttribute('aria-disabled') !== 'true') this.events.open(this.range);
   }
 
   private key(event: KeyboardEvent): void {
@@ -183,8 +183,8 @@ function words(seen: Overview): (Node | string)[] {
     h('b', {}, plural(seen.num_events, 'event')),
     `${long} on ${oneLine(seen.device)}. `,
     seen.num_events > seen.most
-      ? `At most ${most} are shown at once, so choose a stretch: drag over the curve, or move its ends.`
-      : 'Choose a stretch to look at: drag over the curve, or move its ends.',
+      ? `At most ${most} are shown at once, so choose a range: drag over the curve, or move its ends.`
+      : 'Choose a range to open: drag over the curve, or move its ends.',
   ];
 }
 

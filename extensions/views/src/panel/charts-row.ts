@@ -58,7 +58,7 @@ export function chartsRow(context: PanelContext, lossName: string): Row {
   };
 }
 
-/** Whether steps run as on a card that is not there; the kernel names it among its facts. */
+/** Whether steps run on a simulated GPU; the kernel names it among its facts. */
 function isPlayed({ state }: ExperimentModel): boolean {
   return state.facts.some(({ label }) => label === 'Card');
 }

@@ -1,11 +1,11 @@
 import type { CommandArgs, Connection, ExperimentModel } from '../kernel';
 
-/** What may be opened in a tab of its own, or below the panel where nobody opens tabs. */
+/** What may be opened in a tab of its own, or below the panel where tabs cannot be opened. */
 export interface OpenRequest {
   readonly kind: 'graph' | 'memory' | 'diff' | 'memory-diff' | 'tensorboard' | 'goto';
   readonly experiment: string;
   readonly capture?: string;
-  /** Of a diff that nobody holds: the two captures, the older first. */
+  /** Of a diff that is not stored: the two captures, the older first. */
   readonly compare?: readonly [string, string];
   readonly path?: string;
   readonly source?: unknown;
@@ -26,7 +26,7 @@ export interface PanelContext {
 export interface RowState {
   readonly model: ExperimentModel;
   readonly connection: Connection;
-  /** Nothing can be asked of the kernel now; why, in one sentence. Empty when it can. */
+  /** The kernel cannot be queried now; why, in one sentence. Empty when it can. */
   readonly locked: string;
 }
 

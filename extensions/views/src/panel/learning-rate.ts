@@ -96,7 +96,7 @@ export function learningRateField(context: PanelContext): LearningRateField {
       setAttr(field, 'readonly', locked !== '');
       const changed = value !== applied;
       applied = value;
-      // While a drag is being sent the slider shows what was asked for, not what was.
+      // While a drag is being sent the slider shows the requested value, not the old one.
       if (timer === undefined && changed && document.activeElement !== field) show(value);
     },
   };

@@ -9,10 +9,10 @@ import { FailureCode, FullTraceback } from './failure-code';
 import { NewerModelRow } from './newer-model';
 import { RemedyChoices } from './remedy-choices';
 
-/** The kernel's status line while remedies are being tried (`workbench/memory/simulated_gpu/remedies.py`). */
+/** The kernel's status line while remedies are being tried (`remedies.py` of the simulated GPU). */
 const TRYING = 'trying what would help';
 
-/** After memory ran out: what was asked for and what there was, what was found to help. */
+/** After memory ran out: what was requested and what there was, what was found to help. */
 export function memoryRow(context: PanelContext): Row {
   const title = h('h3');
   const subtitle = h('p');

@@ -11,7 +11,7 @@ export interface NotesButton {
 
 /**
  * What a person should know of the experiment, behind a button that says how many sentences there
- * are: some tell that numbers or speed are not what was expected.
+ * are: some say that numbers or speed are not what was expected.
  */
 export function notesButton(popover: Popover): NotesButton {
   let notes: readonly string[] = [];

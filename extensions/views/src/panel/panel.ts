@@ -71,14 +71,14 @@ export function mountPanel(
 
 const RESTARTED = 'kernel restarted: run the cell again';
 /** What it reached stays in sight. */
-const GONE = 'no longer in the kernel: it was closed, or no name stands for it any more';
+const GONE = 'no longer in the kernel: it was closed, or no variable refers to it any more';
 
 function waiting(model: KernelModel, name: string): string {
   if (model.connection === 'live') return `${name} is not in this kernel: run the cell again`;
   return model.detail || `Connecting to ${name}`;
 }
 
-/** Why nothing can be asked of the kernel, or an empty text. */
+/** Why the kernel cannot be queried, or an empty text. */
 function lockedBy(model: KernelModel, experiment: string): string {
   if (model.connection === 'live') {
     if (model.experiments.has(experiment)) return '';

@@ -1,7 +1,7 @@
 import { h } from '../dom';
 
 /**
- * One line of Python, coloured with the editor's own theme. A line alone cannot say whether it lies
+ * One line of Python, coloured with the editor's own theme. A line alone cannot say whether it is
  * inside a long string, so this marks only what a line shows: keywords, numbers, strings, comments
  * and attributes.
  */

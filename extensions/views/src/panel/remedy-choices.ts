@@ -62,4 +62,4 @@ export class RemedyChoices {
   }
 }
 
-const UNTRIED = 'Nothing was tried: the search was ended, or nobody recorded the step.';
+const UNTRIED = 'Nothing was tried: the search was ended, or the step was not recorded.';

@@ -2,7 +2,7 @@ import { h, setAttr, setClass, setText } from '../dom';
 import { oneLine } from '../format';
 import { icon, type IconName } from '../icons';
 
-/** A screen reader is told at most so often. */
+/** A screen reader is notified at most so often. */
 const PERIOD_MS = 5_000;
 
 export interface StatusLine {

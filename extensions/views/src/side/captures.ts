@@ -28,7 +28,7 @@ export function mountCaptures(
   el.append(frame);
   const buttons = (): HTMLElement[] => [...list.querySelectorAll<HTMLElement>('button')];
   roving(list, buttons);
-  const ask = (what: Omit<OpenRequest, 'experiment'>): void => {
+  const open = (what: Omit<OpenRequest, 'experiment'>): void => {
     const detail: OpenRequest = { ...what, experiment };
     const init = { detail, bubbles: true, cancelable: true, composed: true };
     frame.dispatchEvent(new CustomEvent('workbench:open', init));
@@ -36,7 +36,7 @@ export function mountCaptures(
   const rows = new Rows<CaptureInfo>(
     list,
     ({ id }) => id,
-    (capture) => new CaptureRow(capture, ask),
+    (capture) => new CaptureRow(capture, open),
   );
   const draw = (): void => {
     const held = store.get().experiments.get(experiment)?.state.captures ?? [];
@@ -65,16 +65,16 @@ class CaptureRow {
 
   constructor(
     private readonly capture: CaptureInfo,
-    ask: (what: Request) => void,
+    open: (what: Request) => void,
   ) {
     const name = nameOf(capture);
     const title = oneLine(capture.summary, 400) || `Open ${name}`;
     const button = h('button', { type: 'button', class: 'wb-cap', title }, icon(capture.kind));
     button.append(h('span', {}, name), h('span', { class: 'sz' }, bytes(capture.num_bytes)));
     button.append(this.ago);
-    button.addEventListener('click', () => ask({ kind: capture.kind, capture: capture.id }));
+    button.addEventListener('click', () => open({ kind: capture.kind, capture: capture.id }));
     this.compare = iconButton('diff', '', () => {
-      if (this.request) ask(this.request);
+      if (this.request) open(this.request);
     });
     this.actions = h('span', { class: 'wb-acts' }, this.compare);
     this.el = h('div', { role: 'listitem', class: 'wb-cap-row' }, button);

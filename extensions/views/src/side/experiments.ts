@@ -12,7 +12,7 @@ export interface ExperimentsOptions {
   /** Id of the experiment that the other sections show. */
   readonly current: () => string | null;
   readonly onSelect: (experiment: string) => void;
-  /** Told in one sentence why something that was asked of an experiment was not done. */
+  /** Receives one sentence on why a command to an experiment was not carried out. */
   readonly onFailure?: (reason: string) => void;
 }
 
@@ -52,7 +52,7 @@ export function mountExperiments(
         };
         row = new ExperimentRow(select, send);
         rows.set(id, row);
-        list.prepend(row.el); // the kernel tells the oldest first
+        list.prepend(row.el); // the kernel sends the oldest first
       }
       row.update(model, id === current);
     }
@@ -69,7 +69,7 @@ export function mountExperiments(
   };
 }
 
-/** An experiment to choose, and beside it what may be asked of it whether it is chosen or not. */
+/** An experiment to choose, and beside it the commands for it, whether it is chosen or not. */
 class ExperimentRow {
   readonly el: HTMLElement;
   readonly choice: HTMLButtonElement;
@@ -100,7 +100,7 @@ class ExperimentRow {
     setAttr(this.choice, 'title', `${title}\n${oneLine(state.message, 300)}`);
     const because = whyPaused(state);
     setText(this.note, because ? `step ${count(state.step)},${because}` : progress(state));
-    setClass(this.el, 'is-told', because !== '');
+    setClass(this.el, 'has-reason', because !== '');
     this.spark.draw(curves.get('train/loss'), state.total_steps, state.status === 'training');
     this.chip.update(state.status);
     setClass(this.choice, 'is-current', current);

@@ -210,7 +210,7 @@ class RunRow {
     setText(this.name, name);
     setAttr(this.name, 'title', oneLine(`${run.path}: ${run.model}, ${run.modes}`, 400));
     this.chip.update(run.status);
-    const alone = `Its kernel died, its ranks train on: wb.attach takes ${name} up`;
+    const alone = `Its kernel died but its ranks still train: wb.attach reconnects to ${name}`;
     setAttr(this.chip.el, 'title', run.status === 'detached' ? alone : null);
     setText(this.accuracy, run.best_accuracy === null ? 'none' : percent(run.best_accuracy));
     this.accuracy.classList.toggle('dim', run.best_accuracy === null);

@@ -3,7 +3,7 @@ import { messageOf } from '../errors';
 import { h } from '../dom';
 import { link } from '../graph/dom';
 import { formatBytes, formatCount, shorten } from '../graph/format';
-import { Asker, type Ask } from '../memory/ask';
+import { QuestionQueue, type Ask } from '../memory/questions';
 import type { MemoryColumns } from '../memory/series';
 import type { BodyEvents } from '../memory/what-if';
 import { Controls } from './controls';
@@ -13,7 +13,7 @@ import {
   readAnswer,
   rowsOf,
   type Answer,
-  type Card,
+  type Gpu,
   type Choice,
   type NamedRow,
   type Row,
@@ -28,7 +28,7 @@ export class WhatIfBody {
   private record: MemoryColumns | null = null;
   private most = 0;
   private ask: Ask | null = null;
-  private asker: Asker<object, Answer> | null = null;
+  private questions: QuestionQueue<object, Answer> | null = null;
   private names: NamedRow[] = [];
   /** Which of them is the chosen one. */
   private chosen = 0;
@@ -38,7 +38,10 @@ export class WhatIfBody {
     this.elements = [this.controls.element, this.plot];
   }
 
-  /** Takes a record, the most bytes that were reserved in it, and who answers; asks at once. */
+  /**
+   * Takes a record, the most bytes that were reserved in it, and who answers; sends the first
+   * question.
+   */
   open(record: MemoryColumns, most: number, ask: Ask): void {
     this.close();
     [this.record, this.most, this.ask] = [record, most, ask];
@@ -47,30 +50,30 @@ export class WhatIfBody {
 
   /** Hears no answer any more. */
   close(): void {
-    this.asker?.dispose();
-    [this.record, this.ask, this.asker, this.choice] = [null, null, null, null];
+    this.questions?.dispose();
+    [this.record, this.ask, this.questions, this.choice] = [null, null, null, null];
     this.plot.replaceChildren();
   }
 
-  /** Asks which cards there are, and then about the one that the recording would fit on. */
+  /** Queries which GPUs there are, and then the one that the recording would fit on. */
   private async begin(ask: Ask): Promise<void> {
     const { record } = this;
     if (!record) return;
     const read = (answer: object): Answer => readAnswer(answer, this.names.length);
-    this.asker = new Asker<object, Answer>(ask, read, {
+    this.questions = new QuestionQueue<object, Answer>(ask, read, {
       answer: (answer) => this.show(answer),
       error: (sentence) => this.fail(sentence),
       working: this.events.working,
     });
     this.choice = choiceOf(record, null);
     try {
-      const { cards = [], context_bytes = 0 } = (await ask({ kind: 'cards' })) as {
-        cards?: Card[];
+      const { cards: gpus = [], context_bytes = 0 } = (await ask({ kind: 'cards' })) as {
+        cards?: Gpu[];
         context_bytes?: number;
       };
       if (this.record !== record || this.ask !== ask) return;
-      this.controls.open(cards, record.batch_size);
-      this.choice = choiceOf(record, this.firstCard(cards, context_bytes));
+      this.controls.open(gpus, record.batch_size);
+      this.choice = choiceOf(record, this.firstGpu(gpus, context_bytes));
       this.controls.show(this.choice);
       this.put();
     } catch (reason) {
@@ -81,13 +84,13 @@ export class WhatIfBody {
   }
 
   /** That of a prediction, else the smallest usual one that holds what was recorded. */
-  private firstCard(cards: readonly Card[], context: number): string | number | null {
+  private firstGpu(gpus: readonly Gpu[], context: number): string | number | null {
     const { record, most } = this;
-    if (record?.card && cards.some(({ name }) => name === record.card)) return record.card;
+    if (record?.card && gpus.some(({ name }) => name === record.card)) return record.card;
     if (record && record.card_bytes > 0) return record.card_bytes + context;
-    const usual = cards.filter(({ name }) => SIZES.includes(name));
+    const usual = gpus.filter(({ name }) => SIZES.includes(name));
     const found = usual.find(({ usable_bytes }) => usable_bytes >= most);
-    return (found ?? cards[cards.length - 1])?.name ?? null;
+    return (found ?? gpus[gpus.length - 1])?.name ?? null;
   }
 
   private choose(choice: Choice): void {
@@ -99,7 +102,7 @@ export class WhatIfBody {
     if (!this.record || !this.choice) return;
     const { rows, chosen } = rowsOf(this.record, this.choice);
     [this.names, this.chosen] = [rows, chosen];
-    this.asker?.put({ kind: 'what_if', rows: rows.map(({ asked }) => asked), chosen });
+    this.questions?.put({ kind: 'what_if', rows: rows.map(({ request }) => request), chosen });
   }
 
   private show(answer: Answer): void {
@@ -139,7 +142,7 @@ export class WhatIfBody {
       const times = row.num_retries === 1 ? 'once' : `${formatCount(row.num_retries)} times`;
       words.push(`, everything unused given back ${times}`);
     }
-    return [...words, h('span', { class: 'wv-note' }, ` · ${cardOf(smallest)}`)];
+    return [...words, h('span', { class: 'wv-note' }, ` · ${smallestGpu(smallest)}`)];
   }
 
   private fail(sentence: string): void {
@@ -150,8 +153,8 @@ export class WhatIfBody {
   }
 }
 
-function cardOf(smallest: Answer['smallest']): string {
-  if (!smallest) return 'fits on no card listed';
-  const says = smallest.is_lower_bound ? 'no card smaller than' : 'smallest card that fits:';
+function smallestGpu(smallest: Answer['smallest']): string {
+  if (!smallest) return 'fits on no GPU listed';
+  const says = smallest.is_lower_bound ? 'no GPU smaller than' : 'smallest GPU that fits:';
   return `${says} ${smallest.card}`;
 }

@@ -1,10 +1,10 @@
-/** The controls of "What if?": a card, the allocator's settings, a batch. */
+/** The controls of "What if?": a GPU, the allocator's settings, a batch. */
 import { h, uniqueId } from '../dom';
 import { formatBytes, formatCount } from '../graph/format';
-import { batchesOf, type Card, type Choice } from './rows';
+import { batchesOf, type Gpu, type Choice } from './rows';
 
 const GIB = 2 ** 30;
-/** What cards are sold as, and one of each size. */
+/** Sizes of common GPUs, and one GPU of each size. */
 const SIZES = [
   ['24', 'RTX 4090'],
   ['48', 'L40'],
@@ -47,15 +47,15 @@ const SELECTS: readonly {
 ];
 
 export class Controls {
-  /** Hidden until it is known which cards there are. */
+  /** Hidden until it is known which GPUs there are. */
   readonly element = h('div', { class: 'wv-wi-controls', hidden: true });
-  private readonly sizes = h('div', { class: 'wv-seg', role: 'group', 'aria-label': 'Card' });
-  private readonly menu = h('select', { 'aria-label': 'Other card' });
+  private readonly sizes = h('div', { class: 'wv-seg', role: 'group', 'aria-label': 'GPU' });
+  private readonly menu = h('select', { 'aria-label': 'Other GPU' });
   private readonly own = h('input', {
     type: 'number',
     min: 1,
     step: 0.1,
-    'aria-label': 'GiB that the card reports',
+    'aria-label': 'GiB that the GPU reports',
     placeholder: 'GiB',
   });
   private readonly fact = h('span', { class: 'wv-note' });
@@ -70,14 +70,14 @@ export class Controls {
   private readonly batchSaid = h('span', {});
   private readonly batchMark = h('i', { class: 'wv-wi-tick', 'aria-hidden': 'true' });
   private readonly why = h('span', { class: 'wv-note', id: uniqueId('batch') });
-  private cards: readonly Card[] = [];
+  private gpus: readonly Gpu[] = [];
   private batches: readonly number[] = [];
   private recorded = -1;
   private choice: Choice | null = null;
 
   constructor(private readonly onChange: (choice: Choice) => void) {
-    const card = h('div', { class: 'wv-wi-card' }, this.sizes, this.menu, this.own);
-    this.element.append(field('Card, GB', h('div', {}, card, this.fact)), this.batchField());
+    const gpu = h('div', { class: 'wv-wi-gpu' }, this.sizes, this.menu, this.own);
+    this.element.append(field('GPU, GB', h('div', {}, gpu, this.fact)), this.batchField());
     for (const one of SELECTS) this.element.append(this.selectField(one));
     this.element.append(field('expandable_segments', this.expandable, true));
     this.menu.addEventListener('change', () => this.fromMenu());
@@ -91,18 +91,18 @@ export class Controls {
     });
   }
 
-  /** Takes the cards that there are, and the batch of the recording; -1 for none. */
-  open(cards: readonly Card[], batch: number): void {
-    this.cards = cards;
+  /** Takes the GPUs that there are, and the batch of the recording; -1 for none. */
+  open(gpus: readonly Gpu[], batch: number): void {
+    this.gpus = gpus;
     this.element.hidden = false;
     this.recorded = batch;
     this.batches = batch > 0 ? batchesOf(batch) : [];
-    const known = SIZES.filter(([, name]) => cards.some((card) => card.name === name));
+    const known = SIZES.filter(([, name]) => gpus.some((gpu) => gpu.name === name));
     this.sizes.replaceChildren(...known.map(([size, name]) => this.sizeButton(size, name)));
     const option = (value: string, text: string): HTMLElement => h('option', { value }, text);
     this.menu.replaceChildren(
       option('', 'other…'),
-      ...cards.map(({ name, total_bytes }) =>
+      ...gpus.map(({ name, total_bytes }) =>
         option(name, `${name}, reports ${formatBytes(total_bytes)}`),
       ),
       option(OWN, 'own size'),
@@ -126,7 +126,7 @@ export class Controls {
     this.menu.value = sized ? '' : own ? OWN : (choice.card?.toString() ?? NONE);
     this.own.hidden = !own;
     if (own) this.own.value = String(Math.round((Number(choice.card) / GIB) * 100) / 100);
-    this.sayCard(choice.card);
+    this.showGpu(choice.card);
     for (const [key, select] of this.selects) showValue(select, choice[key]);
     const collect = this.selects.get('collect');
     if (collect) collect.disabled = choice.card === null;
@@ -144,22 +144,22 @@ export class Controls {
     this.batchSaid.replaceChildren(...(batch > 0 ? [' ', h('b', {}, count), said] : []));
   }
 
-  private sayCard(name: Choice['card']): void {
-    const card = this.cards.find((one) => one.name === name);
+  private showGpu(name: Choice['card']): void {
+    const gpu = this.gpus.find((one) => one.name === name);
     const context = 'about 0.5 GiB of it for CUDA itself';
-    this.fact.textContent = card
-      ? `${card.name}: ${formatBytes(card.usable_bytes)} usable of ${formatBytes(card.total_bytes)}, as in ${card.source}`
+    this.fact.textContent = gpu
+      ? `${gpu.name}: ${formatBytes(gpu.usable_bytes)} usable of ${formatBytes(gpu.total_bytes)}, as in ${gpu.source}`
       : name === null
-        ? 'as large as it takes'
+        ? 'as large as needed'
         : `given, ${context}`;
-    this.fact.title = card ? `${this.fact.textContent}; ${context}` : '';
+    this.fact.title = gpu ? `${this.fact.textContent}; ${context}` : '';
   }
 
   private fromMenu(): void {
     const { value } = this.menu;
     if (value === OWN) {
-      const card = this.cards.find(({ name }) => name === this.choice?.card);
-      this.change({ card: card?.total_bytes ?? 16 * GIB });
+      const gpu = this.gpus.find(({ name }) => name === this.choice?.card);
+      this.change({ card: gpu?.total_bytes ?? 16 * GIB });
       this.own.focus();
     } else if (value !== '') this.change({ card: value === NONE ? null : value });
   }

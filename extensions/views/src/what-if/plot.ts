@@ -13,19 +13,19 @@ export const BASES = {
   certified: 'certified rules',
   uncertified: 'uncertified ◇',
 } as const;
-/** A card that is larger than that many times the largest peak is named, not drawn. */
+/** A GPU that is larger than that many times the largest peak is named, not drawn. */
 const FAR = 1.7;
 
 interface Axis {
   from: number;
   to: number;
   unit: number;
-  /** What the chosen card leaves the allocator; -1 for none. */
+  /** What the chosen GPU leaves the allocator; -1 for none. */
   card: number;
   recorded: number;
 }
 
-/** What a figure stands on, or between what it lies. */
+/** What a figure is based on, or its bounds. */
 function basisOf(row: Row, unit: number): string {
   if (row.peak_low === row.peak_high) return BASES[row.basis];
   const mark = row.basis === 'uncertified' ? ' ◇' : '';
@@ -88,7 +88,7 @@ export function plot(
   return h('table', { class: 'wv-wi-plot' }, caption, h('thead', {}, head), body);
 }
 
-/** The card on a line of its own: its name never meets the numbers of the axis. */
+/** The GPU on a line of its own: its name never meets the numbers of the axis. */
 function scale(axis: Axis): SVGSVGElement {
   const svg = s('svg', { class: 'wv-wi-svg' });
   const said = (at: number, text: string, y: number, kind: string | null): void => {

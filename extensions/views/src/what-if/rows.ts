@@ -1,11 +1,14 @@
-/** What is asked of the row "What if?", and what comes back (`workbench/memory/simulation/questions.py`). */
+/**
+ * What is sent for the row "What if?", and what comes back
+ * (`workbench/memory/simulation/questions.py`).
+ */
 import { formatCount } from '../graph/format';
 import type { MemoryColumns } from '../memory/series';
 import { settingParts, settingsOf } from '../memory/settings';
 
 /** What a person has chosen; null: no limit, off, or as recorded. */
 export interface Choice {
-  /** A card's name, or its bytes. */
+  /** Name of a GPU, or its bytes. */
   card: string | number | null;
   /** MiB. */
   split: number | null;
@@ -17,7 +20,7 @@ export interface Choice {
   rest: string;
 }
 
-export interface Asked {
+export interface RequestedRow {
   settings: string;
   card: string | number | null;
   batch: number | null;
@@ -26,14 +29,14 @@ export interface Asked {
 
 export interface NamedRow {
   name: string;
-  asked: Asked;
+  request: RequestedRow;
   /** What the controls would have to say for this row; null where they cannot. */
   choice: Choice | null;
 }
 
 export type Basis = 'recorded' | 'certified' | 'uncertified';
 
-export interface Row extends Asked {
+export interface Row extends RequestedRow {
   peak_bytes: number;
   peak_low: number;
   peak_high: number;
@@ -53,14 +56,14 @@ export interface Answer {
   smallest: { card: string; peak_bytes: number; is_lower_bound?: boolean } | null;
 }
 
-export interface Card {
+export interface Gpu {
   name: string;
   total_bytes: number;
   usable_bytes: number;
   source: string;
 }
 
-/** The choice that changes nothing but the card. */
+/** The choice that changes nothing but the GPU. */
 export function choiceOf(record: MemoryColumns, card: Choice['card']): Choice {
   const parts = settingParts(settingsOf(record));
   const known = new Map(parts);
@@ -95,7 +98,7 @@ export function wordsOf(choice: Choice): string {
   return parts.filter(Boolean).join(',');
 }
 
-function askedOf(choice: Choice, emptyBefore = ''): Asked {
+function requestOf(choice: Choice, emptyBefore = ''): RequestedRow {
   const { card, batch } = choice;
   return { settings: wordsOf(choice), card, batch, empty_before: emptyBefore };
 }
@@ -105,7 +108,8 @@ export function stepOf(record: MemoryColumns): string {
   return record.phases.find(({ name }) => /optim/i.test(name))?.name ?? '';
 }
 
-const alike = (a: Asked, b: Asked): boolean => JSON.stringify(a) === JSON.stringify(b);
+const alike = (a: RequestedRow, b: RequestedRow): boolean =>
+  JSON.stringify(a) === JSON.stringify(b);
 
 /** How a choice differs from the recording, in words; empty where it does not. */
 export function nameOf(choice: Choice, recorded: Choice): string {
@@ -131,14 +135,14 @@ export function rowsOf(
   const recorded = choiceOf(record, choice.card);
   const row = (name: string, changed: Partial<Choice>): NamedRow => {
     const own = { ...recorded, ...changed };
-    return { name, asked: askedOf(own), choice: own };
+    return { name, request: requestOf(own), choice: own };
   };
   const usual = [row(record.is_predicted ? 'As predicted' : 'As recorded', {})];
   const step = stepOf(record);
   if (step)
     usual.push({
       name: 'empty_cache() before step()',
-      asked: askedOf(recorded, step),
+      request: requestOf(recorded, step),
       choice: null,
     });
   if (!recorded.expandable) usual.push(row('expandable_segments', { expandable: true }));
@@ -146,8 +150,8 @@ export function rowsOf(
   if (recorded.split !== 128) usual.push(row('max_split_size 128 MiB', { split: 128 }));
   if (choice.batch !== null && choice.batch !== record.batch_size)
     usual.push(row(`Batch ${formatCount(choice.batch)}`, { batch: choice.batch }));
-  const chosen = { name: nameOf(choice, recorded), asked: askedOf(choice), choice };
-  const same = usual.findIndex(({ asked }) => alike(asked, chosen.asked));
+  const chosen = { name: nameOf(choice, recorded), request: requestOf(choice), choice };
+  const same = usual.findIndex(({ request }) => alike(request, chosen.request));
   return same >= 0
     ? { rows: usual, chosen: same }
     : { rows: [...usual, chosen], chosen: usual.length };

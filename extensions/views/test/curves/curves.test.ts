@@ -58,7 +58,7 @@ describe('the smoothed line', () => {
     expect(curve([1, 1], 64).smooth.subarray(0, 3)).toEqual(Float32Array.of(1, 1, 0));
   });
 
-  it('lies within the range, as every validation does; of the raw line the worst are left out', () => {
+  it('is within the range, as every validation does; of the raw line the worst are left out', () => {
     const noisy = curve(Array.from({ length: 5_000 }, (_, i) => (i === 2_345 ? 1e6 : 1 + (i % 2))));
     const range = valueRange(noisy, [curve([3, NaN, -4])]);
     expect(range?.low).toBe(-4);
@@ -106,7 +106,7 @@ describe('markers', () => {
     expect(placed[1]?.title).toBe('step 110: lr 1e-3');
   });
 
-  it('keeps the lines of older markers out of a label that lies over them', () => {
+  it('keeps the lines of older markers out of a label over them', () => {
     const markers = [
       { step: 340, text: 'bf16' },
       { step: 380, text: 'compile blocks + bf16' },
@@ -170,7 +170,7 @@ describe('the charts', () => {
     chart.el.remove();
   });
 
-  it('tell the loss in words, and as a table on demand', () => {
+  it('describe the loss in words, and as a table on demand', () => {
     const chart = lossChart('cross entropy', 164);
     document.body.append(chart.el);
     const data = { markers: [], totalSteps: 30, live: true, nanFrom: null };
@@ -203,7 +203,7 @@ describe('the charts', () => {
     expect(chart.el.querySelector('.wb-reading')?.textContent).toBe('cross entropy');
   });
 
-  it('tell the peak in words and list the categories as they lie', () => {
+  it('describe the peak in words and list the categories in drawing order', () => {
     const chart = memoryChart(164);
     document.body.append(chart.el);
     chart.update({ ...CHART, reserved_bytes: 10 * 2 ** 20 });

@@ -37,9 +37,9 @@ describe('memory while it trains', () => {
   it('is nothing before the first sample, and says so', () => {
     expect(liveMemory(new Map())).toBeNull();
     const el = shown(new Map([['train/loss', curve([1])]]));
-    expect(el.textContent).toContain('Nothing is measured yet');
+    expect(el.textContent).toContain('No measurements yet');
     expect(legend(el)).toEqual([]);
-    expect(el.getAttribute('aria-label')).toContain('Nothing is measured yet');
+    expect(el.getAttribute('aria-label')).toContain('No measurements yet');
   });
 
   it('shows the allocator’s counters with the highest peak there was', () => {
@@ -48,7 +48,7 @@ describe('memory while it trains', () => {
       'allocated 110 MiB',
       'reserved 256 MiB',
       'fragmentation 16 MiB',
-      'peak 240 MiB', // somebody reset the allocator's peak since
+      'peak 240 MiB', // other code reset the allocator's peak since
     ]);
     expect(el.getAttribute('aria-label')).toBe(
       'Memory after step 21, caching allocator: allocated 110 MiB, reserved 256 MiB, ' +
@@ -73,14 +73,14 @@ describe('memory while it trains', () => {
     expect(liveMemory(curves)?.peakIsKept).toBe(true);
   });
 
-  it('follows a run from a card to the process and back by what was measured last', () => {
+  it('follows a run from a simulated GPU to the process and back by what was measured last', () => {
     const curves = onCuda().set('memory/resident', curve([800, 900, 900, 900], 1));
     expect(liveMemory(curves)?.of).toBe('process');
     curves.set('memory/resident', curve([800], 1));
     expect(liveMemory(curves)?.of).toBe('allocator');
   });
 
-  it('is that of the first rank where ranks compute the steps, until they are home', () => {
+  it('is that of the first rank where ranks compute the steps, until they are back', () => {
     const curves = new Map([
       ['memory/resident', curve([800, 900])],
       ['parallel/rank 0 memory_mib', curve([500 / MIB, 520 / MIB, 510 / MIB], 21)],
@@ -91,13 +91,13 @@ describe('memory while it trains', () => {
     expect(legend(shown(curves))).toEqual(['resident 940 MiB', 'peak 940 MiB']);
   });
 
-  it('says that a card is simulated', () => {
+  it('says that a GPU is simulated', () => {
     const found = liveMemory(onCuda(), true);
     const strip = liveMemoryStrip(44);
     strip.update(found);
     expect(found?.of).toBe('card');
     expect(legend(strip.el)).toContain('fragmentation 16 MiB');
-    expect(strip.el.querySelector('.wb-reading')?.textContent).toBe('simulated card');
+    expect(strip.el.querySelector('.wb-reading')?.textContent).toBe('simulated GPU');
     expect(strip.el.querySelector('.wb-reading')?.getAttribute('title')).toMatch(/^Predicted: /);
   });
 

@@ -37,7 +37,7 @@ function greet(): void {
 }
 
 describe('messages', () => {
-  it('builds the model and tells its listeners', () => {
+  it('builds the model and notifies its listeners', () => {
     const heard = vi.fn();
     store.subscribe(heard);
     greet();
@@ -107,7 +107,7 @@ describe('messages', () => {
 });
 
 describe('gaps', () => {
-  it('asks once for a snapshot, ignores the rest, and starts again at hello', () => {
+  it('requests a snapshot once, ignores the rest, and starts again at hello', () => {
     greet();
     kernel.lose();
     kernel.curves(3, [4], [7]);
@@ -122,7 +122,7 @@ describe('gaps', () => {
     expect(kernel.commands()).toEqual(['snapshot']);
   });
 
-  it('asks for a snapshot when curve points do not join', () => {
+  it('requests a snapshot when curve points do not join', () => {
     greet();
     kernel.curves(7, [8], [1]);
     expect(kernel.commands()).toEqual(['snapshot']);
@@ -149,7 +149,7 @@ describe('commands', () => {
     await outcome;
   });
 
-  it('fetches a record once for two who ask at the same time', async () => {
+  it('fetches a record once for two callers at the same time', async () => {
     greet();
     const both = [store.fetchRecord('e1', 'c1'), store.fetchRecord('e1', 'c1')];
     expect(kernel.commands()).toEqual(['fetch']);
@@ -173,7 +173,7 @@ describe('commands', () => {
     expect((await large).byteLength).toBe(1);
   });
 
-  it('holds nothing of a record that comes when nobody waits for it any more', async () => {
+  it('holds nothing of a record that comes when no caller waits for it any more', async () => {
     greet();
     const late = expect(store.fetchRecord('e1', 'c1')).rejects.toThrow('has not answered');
     await vi.advanceTimersByTimeAsync(5_001);
@@ -184,7 +184,7 @@ describe('commands', () => {
     await expect(again).rejects.toThrow('arrived without its bytes');
   });
 
-  it('can ask again after a refused fetch', async () => {
+  it('can request again after a refused fetch', async () => {
     greet();
     const gone = store.fetchRecord('e1', 'c1');
     kernel.reply('this capture is no longer held: capture the next step');
@@ -193,7 +193,7 @@ describe('commands', () => {
     expect(kernel.commands()).toEqual(['fetch', 'fetch']);
   });
 
-  it('asks for what was sampled since, and tells nothing new from a whole record', async () => {
+  it('requests what was sampled since, and distinguishes new columns from a whole record', async () => {
     greet();
     const piece = store.fetchFlow('e1', 5);
     expect(kernel.sent.at(-1)).toMatchObject({ name: 'flow', args: { known: 5 } });
@@ -206,7 +206,7 @@ describe('commands', () => {
     expect(await nothing).toBeNull();
   });
 
-  it('asks several questions at once, and gives each its own answer', async () => {
+  it('sends several questions at once, and gives each its own answer', async () => {
     greet();
     const first = store.ask('e1', 'm1', { kind: 'cards' });
     const asked = kernel.sent.at(-1);
@@ -222,7 +222,7 @@ describe('commands', () => {
     await expect(second).rejects.toThrow('rows is a list');
   });
 
-  it('gives a question up after its time, and what answers it then is for nobody', async () => {
+  it('gives a question up after its time, and what answers it then is dropped', async () => {
     greet();
     const late = store.ask('e1', 'm1', { kind: 'cards' });
     const id = kernel.sent.at(-1)?.['id'];

@@ -40,7 +40,7 @@ const FAILURE: Failure = {
 const STATE = { status: 'exception' as const, step: 2, failure: FAILURE, message: 'out of memory' };
 
 describe('after memory ran out', () => {
-  it('says what was asked for, on which card, and at which line', async () => {
+  it('says what was requested, on which GPU, and at which line', async () => {
     panel = await Mounted.panel(STATE);
     const alert = panel.find('.wb-msg[role=alert]');
     expect(alert.textContent).toContain('3.4 MiB asked for in body.2');
@@ -57,9 +57,9 @@ describe('after memory ran out', () => {
     expect(panel.find('.wb-remedies').textContent).toContain('batch 1 does not fit');
     boxes[1]?.click();
     panel.button('Resume with checkpoint body').click();
-    expect(panel.asked).toEqual(['apply_remedy', { index: 1 }]);
+    expect(panel.lastCommand).toEqual(['apply_remedy', { index: 1 }]);
     panel.button('Resume as it is').click();
-    expect(panel.asked).toEqual(['resume_from_failure', {}]);
+    expect(panel.lastCommand).toEqual(['resume_from_failure', {}]);
   });
 
   it('keeps the choice while the kernel says the same again', async () => {
@@ -67,7 +67,7 @@ describe('after memory ran out', () => {
     panel.host.querySelectorAll<HTMLInputElement>('.wb-remedy input')[1]?.click();
     await panel.say({ ...STATE, failure: structuredClone(FAILURE) });
     panel.button('Resume with checkpoint body').click();
-    expect(panel.asked).toEqual(['apply_remedy', { index: 1 }]);
+    expect(panel.lastCommand).toEqual(['apply_remedy', { index: 1 }]);
   });
 
   it('says that remedies are being tried, and shows them when they come', async () => {

@@ -20,7 +20,7 @@ describe('a mode', () => {
     expect(document.activeElement).toBe(panel.radio('bf16'));
     expect(panel.kernel.commands()).toEqual([]);
     panel.radio('bf16').click();
-    expect(panel.asked).toEqual(['set_mode', { mode: 'precision', value: 'bf16' }]);
+    expect(panel.lastCommand).toEqual(['set_mode', { mode: 'precision', value: 'bf16' }]);
   });
 
   it('shows that a switch is under way until the kernel says it happened', async () => {
@@ -48,7 +48,7 @@ describe('a mode', () => {
     panel.radio('bf16').click();
     expect(panel.kernel.commands()).toEqual([]);
     panel.radio('fp32').click();
-    expect(panel.asked).toEqual(['set_mode', { mode: 'precision', value: 'fp32' }]);
+    expect(panel.lastCommand).toEqual(['set_mode', { mode: 'precision', value: 'fp32' }]);
     await panel.say({ modes: [PRECISION] });
     expect(group.getAttribute('aria-busy')).toBe('false');
   });
@@ -92,7 +92,7 @@ describe('a mode', () => {
     ]);
     panel.button('fp8').click();
     expect(panel.host.querySelector('[role=dialog]')).toBeNull();
-    expect(panel.asked).toEqual(['set_mode', { mode: 'precision', value: 'fp8' }]);
+    expect(panel.lastCommand).toEqual(['set_mode', { mode: 'precision', value: 'fp8' }]);
     panel.kernel.reply();
     await panel.say({ modes: [{ ...PRECISION, choices, value: 'fp8' }] });
     expect(radios()).toEqual(['fp32', 'bf16', 'fp8']);
@@ -136,7 +136,7 @@ describe('a mode', () => {
     panel = await Mounted.panel();
     panel.radio('fp16').click();
     panel.button('Check again').click();
-    expect(panel.asked).toEqual(['probe_modes', {}]);
+    expect(panel.lastCommand).toEqual(['probe_modes', {}]);
     panel.kernel.reply();
     await panel.settle();
     expect(panel.find('[role=dialog]').textContent).toMatch(/last checked \d\d:\d\d/);
@@ -161,7 +161,7 @@ describe('a mode', () => {
     expect(panel.radio('fp16').getAttribute('aria-disabled')).toBeNull();
     expect(document.activeElement).toBe(panel.radio('fp16'));
     panel.radio('fp16').click();
-    expect(panel.asked).toEqual(['set_mode', { mode: 'precision', value: 'fp16' }]);
+    expect(panel.lastCommand).toEqual(['set_mode', { mode: 'precision', value: 'fp16' }]);
     expect(panel.host.querySelector('.wb-pop')).toBeNull();
   });
 
@@ -252,7 +252,7 @@ describe('a mode', () => {
     expect(tooltip).toContain(why);
     expect(tooltip).toContain('Use fp32 here.');
     offered.click();
-    expect(panel.asked).toEqual(['set_mode', { mode: 'precision', value: 'bf16' }]);
+    expect(panel.lastCommand).toEqual(['set_mode', { mode: 'precision', value: 'bf16' }]);
   });
 
   it('says the newest figure of a choice while it is pointed at or focused', async () => {

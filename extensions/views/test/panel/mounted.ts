@@ -38,7 +38,7 @@ export class Mounted {
   }
 
   /** The command the kernel was last sent, as `[name, args]`. */
-  get asked(): unknown {
+  get lastCommand(): unknown {
     const last = this.kernel.sent.filter((one) => one['type'] === 'command').at(-1);
     return last && [last['name'], last['args']];
   }

@@ -20,7 +20,7 @@ describe('the run row', () => {
     panel = await Mounted.panel();
     expect([disabled('Pause'), disabled('Step'), disabled('Stop')]).toEqual([true, false, true]);
     panel.button('Train').click();
-    expect(panel.asked).toEqual(['run', { epochs: 3 }]);
+    expect(panel.lastCommand).toEqual(['run', { epochs: 3 }]);
     panel.button('Stop').click();
     expect(panel.kernel.commands()).toEqual(['run']);
   });
@@ -29,7 +29,7 @@ describe('the run row', () => {
     panel = await Mounted.panel({ epochs: 7 }, {}, false);
     document.body.append(panel.host);
     panel.button('Train').click();
-    expect(panel.asked).toEqual(['run', { epochs: 7 }]);
+    expect(panel.lastCommand).toEqual(['run', { epochs: 7 }]);
   });
 
   it('says why a button cannot be pressed, and keeps it reachable', async () => {
@@ -42,7 +42,7 @@ describe('the run row', () => {
   it('resumes a paused run', async () => {
     panel = await Mounted.panel({ status: 'paused', step: 4 });
     panel.button('Resume').click();
-    expect(panel.asked).toEqual(['resume', {}]);
+    expect(panel.lastCommand).toEqual(['resume', {}]);
   });
 
   it('keeps the focus and the elements while figures move', async () => {
@@ -71,7 +71,7 @@ describe('the run row', () => {
     expect(panel.kernel.commands()).toEqual([]);
   });
 
-  it('tells progress in words', async () => {
+  it('describes progress in words', async () => {
     panel = await Mounted.panel({ status: 'training', step: 12, epoch: 2 });
     const bar = panel.find('[role=progressbar]');
     expect(bar.getAttribute('aria-valuetext')).toBe('step 12 of 30, epoch 2 of 3');
@@ -85,7 +85,7 @@ describe('epochs and learning rate', () => {
     const field = panel.find<HTMLInputElement>('.wb-epochs');
     field.value = '5';
     panel.press(field, 'Enter');
-    expect(panel.asked).toEqual(['set_epochs', { epochs: 5 }]);
+    expect(panel.lastCommand).toEqual(['set_epochs', { epochs: 5 }]);
     field.value = '2.5';
     panel.press(field, 'Enter');
     expect(panel.find('.wb-notice').textContent).toContain('whole number from 1');
@@ -127,7 +127,7 @@ describe('epochs and learning rate', () => {
     }
     await vi.advanceTimersByTimeAsync(300);
     expect(panel.kernel.commands()).toEqual(['set_learning_rate']);
-    expect(panel.asked).toEqual(['set_learning_rate', { value: 0.01 }]);
+    expect(panel.lastCommand).toEqual(['set_learning_rate', { value: 0.01 }]);
     expect(slider.getAttribute('aria-valuetext')).toBe('1.0e-2');
   });
 
@@ -135,11 +135,11 @@ describe('epochs and learning rate', () => {
     panel = await Mounted.panel();
     panel.press(panel.find('.wb-range'), 'PageUp');
     await vi.advanceTimersByTimeAsync(300);
-    expect(panel.asked).toEqual(['set_learning_rate', { value: 0.01 }]);
+    expect(panel.lastCommand).toEqual(['set_learning_rate', { value: 0.01 }]);
     const field = panel.find<HTMLInputElement>('.wb-rate');
     field.value = '3e-4';
     panel.press(field, 'Enter');
     await vi.advanceTimersByTimeAsync(300);
-    expect(panel.asked).toEqual(['set_learning_rate', { value: 3e-4 }]);
+    expect(panel.lastCommand).toEqual(['set_learning_rate', { value: 3e-4 }]);
   });
 });

@@ -148,10 +148,10 @@ describe('the schedule', () => {
     const button = panel.button('Replace by a constant');
     expect(button.title).toBe('Keep the learning rate at 1.2e-2 from the next step on');
     button.click();
-    expect(panel.asked).toEqual(['remove_scheduler', {}]);
+    expect(panel.lastCommand).toEqual(['remove_scheduler', {}]);
   });
 
-  it('asks for nothing while the kernel cannot hear', async () => {
+  it('sends nothing while the kernel cannot receive', async () => {
     panel = await Mounted.panel({ schedule: schedule() });
     panel.kernel.hangUp('the kernel was restarted', true);
     await panel.settle();

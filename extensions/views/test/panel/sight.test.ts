@@ -2,9 +2,9 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { Mounted } from './mounted';
 
-type Tell = (entries: { isIntersecting: boolean }[]) => void;
+type Notify = (entries: { isIntersecting: boolean }[]) => void;
 
-let watched: { element: Element; tell: Tell }[] = [];
+let watched: { element: Element; notify: Notify }[] = [];
 let panel: Mounted;
 
 beforeEach(() => {
@@ -13,12 +13,12 @@ beforeEach(() => {
   vi.stubGlobal(
     'IntersectionObserver',
     class {
-      constructor(private readonly tell: Tell) {}
+      constructor(private readonly notify: Notify) {}
       observe(element: Element): void {
-        watched.push({ element, tell: this.tell });
+        watched.push({ element, notify: this.notify });
       }
       disconnect(): void {
-        watched = watched.filter(({ tell }) => tell !== this.tell);
+        watched = watched.filter(({ notify }) => notify !== this.notify);
       }
     },
   );
@@ -31,7 +31,8 @@ afterEach(() => {
 });
 
 function comesIntoSight(isIntersecting: boolean): void {
-  for (const { tell } of watched) tell([{ isIntersecting: !isIntersecting }, { isIntersecting }]);
+  for (const { notify } of watched)
+    notify([{ isIntersecting: !isIntersecting }, { isIntersecting }]);
 }
 
 it('is not drawn, and is up to date at once when it comes back', async () => {

@@ -67,7 +67,7 @@ describe('what the panel shows instead of the charts', () => {
     expect(panel.host.querySelectorAll('.wb-actions .is-primary:not([hidden])')).toHaveLength(1);
     expect(primary()).toBe('Swap in the new model and resume');
     panel.find('.wb-actions .is-primary:not([hidden])').click();
-    expect(panel.asked).toEqual(['swap_in', {}]);
+    expect(panel.lastCommand).toEqual(['swap_in', {}]);
     await panel.say({ ...failed, newer_model: { ...newer, code: '' } });
     expect(primary()).toBe('Resume from last good step');
     expect(panel.find('.wb-newer').textContent?.trim()).toBe(newer.text);
@@ -83,10 +83,10 @@ describe('what the panel shows instead of the charts', () => {
     panel.button('Show full traceback').click();
     expect(panel.find('.wb-traceback').textContent).toBe(FAILURE.traceback);
     panel.button('Resume from last good step').click();
-    expect(panel.asked).toEqual(['resume_from_failure', {}]);
+    expect(panel.lastCommand).toEqual(['resume_from_failure', {}]);
   });
 
-  it('folds the modes to a line under a message, until asked to show them', async () => {
+  it('folds the modes to a line under a message, until requested', async () => {
     panel = await Mounted.panel({ status: 'exception', step: 186, failure: FAILURE });
     expect(panel.find('.wb-modes').hidden).toBe(true);
     expect(panel.find('.wb-modes-line').textContent).toContain('precision fp32');
@@ -110,7 +110,7 @@ describe('what the panel shows instead of the charts', () => {
     expect([precision?.checked, slower?.checked]).toEqual([true, false]);
     slower?.click();
     panel.button('Resume from last good step').click();
-    expect(panel.asked).toEqual(['resume_from_failure', { modes: '', learning_rate: 0.005 }]);
+    expect(panel.lastCommand).toEqual(['resume_from_failure', { modes: '', learning_rate: 0.005 }]);
   });
 
   it('names every changed mode when it proposes a wider precision', () => {
@@ -125,7 +125,7 @@ describe('what the panel shows instead of the charts', () => {
 });
 
 describe('without a kernel', () => {
-  it('keeps the last picture, says what to do, and disables what would ask', async () => {
+  it('keeps the last picture, says what to do, and disables what would send a command', async () => {
     panel = await Mounted.panel({ status: 'training', step: 12 });
     panel.kernel.hangUp('kernel restarted: run the cell again', true);
     await panel.settle();
@@ -149,11 +149,11 @@ describe('without a kernel', () => {
     expect(panel.find('.wb-stats').textContent).toContain('12 / 30');
   });
 
-  it('keeps what an experiment reached that the kernel has let go of, and says so', async () => {
+  it('keeps what an experiment reached that the kernel has released, and says so', async () => {
     panel = await Mounted.panel({ status: 'finished', step: 30 });
     panel.kernel.say('removed', { experiment: 'e1' });
     await panel.settle();
-    expect(panel.find('.wb-status').textContent).toContain('no name stands for it any more');
+    expect(panel.find('.wb-status').textContent).toContain('no variable refers to it any more');
     expect(panel.find('.wb-stats').textContent).toContain('30 / 30');
     expect(panel.button('Train').title).toContain('no longer in the kernel');
     panel.kernel.hello([]);
@@ -177,7 +177,7 @@ describe('without a kernel', () => {
 });
 
 describe('views and status', () => {
-  it('asks for a tab, and shows the view below where nobody opens one', async () => {
+  it('requests a tab, and shows the view below where none can be opened', async () => {
     const closed = vi.fn();
     const inline = vi.fn((_request, host: HTMLElement) => {
       host.textContent = 'the graph';
@@ -202,7 +202,7 @@ describe('views and status', () => {
     const seen = vi.fn((event: Event) => event.preventDefault());
     panel.host.addEventListener('workbench:open', seen);
     panel.button('Graph').click();
-    expect(panel.asked).toEqual(['capture', { what: 'graph' }]);
+    expect(panel.lastCommand).toEqual(['capture', { what: 'graph' }]);
     panel.kernel.reply();
     await panel.say({ step: 5, status: 'paused', captures: [CAPTURE] });
     expect((seen.mock.calls[0]?.[0] as CustomEvent).detail.capture).toBe('c9');
@@ -216,7 +216,7 @@ describe('views and status', () => {
     panel.host.addEventListener('workbench:open', seen);
     expect(panel.button('Graph').title).toBe('Capture the next step and open its graph');
     panel.button('Graph').click();
-    expect(panel.asked).toEqual(['capture', { what: 'graph' }]);
+    expect(panel.lastCommand).toEqual(['capture', { what: 'graph' }]);
     panel.kernel.reply();
     await panel.say({ step: 41, status: 'training', captures: [CAPTURE] });
     expect(panel.button('Graph').title).toBe('Capturing the next step');
@@ -246,7 +246,7 @@ describe('views and status', () => {
     panel.host.addEventListener('workbench:open', seen);
     panel.button('Graph').click();
     expect(seen).not.toHaveBeenCalled();
-    expect(panel.asked).toEqual(['capture', { what: 'graph' }]);
+    expect(panel.lastCommand).toEqual(['capture', { what: 'graph' }]);
     panel.kernel.reply();
     await panel.say(over);
     const raised = 'the step for a capture raised ValueError: no';

@@ -37,7 +37,7 @@ class Disk {
     send: () => Promise.resolve(),
   };
 
-  async tells(model: Partial<RunsModel>): Promise<void> {
+  async update(model: Partial<RunsModel>): Promise<void> {
     this.model = { ...this.model, ...model };
     for (const listener of this.listeners) listener();
     await settle();
@@ -100,7 +100,7 @@ describe('the list of runs', () => {
       run('exp-9', { status: 'exception', best_accuracy: null, updated_at: now - 7_200 }),
       run('exp-2', { best_accuracy: 0.75, updated_at: now - day }),
     ];
-    await disk.tells({ runs });
+    await disk.update({ runs });
     expect(names()).toEqual(['exp-10', 'exp-9', 'exp-2']);
     sortBy('Name');
     expect(names()).toEqual(['exp-2', 'exp-9', 'exp-10']);
@@ -117,28 +117,30 @@ describe('the list of runs', () => {
 
 describe('a run whose kernel died and whose ranks train on', () => {
   it('is said to have no kernel, how it is taken up, and is not deleted', async () => {
-    await disk.tells({ runs: [run('far', { status: 'detached' }), run('near')] });
+    await disk.update({ runs: [run('far', { status: 'detached' }), run('near')] });
     const chip = host.querySelector<HTMLElement>('tbody .wb-state');
     expect(chip?.textContent).toBe('no kernel');
-    expect(chip?.title).toBe('Its kernel died, its ranks train on: wb.attach takes far up');
+    expect(chip?.title).toBe(
+      'Its kernel died but its ranks still train: wb.attach reconnects to far',
+    );
     labelled('Delete far').click();
     expect(disk.onDelete).not.toHaveBeenCalled();
     expect(host.textContent).toContain(
       'The ranks of far train on: wb.attach it and stop it first.',
     );
-    await disk.tells({ runs: [run('far', { status: 'interrupted' }), run('near')] });
+    await disk.update({ runs: [run('far', { status: 'interrupted' }), run('near')] });
     expect([chip?.textContent, chip?.title]).toEqual(['interrupted', '']);
   });
 });
 
 describe('the filter', () => {
   it('is there where the list is long, and stays while it is in use', async () => {
-    await disk.tells({ runs: many(8) });
+    await disk.update({ runs: many(8) });
     expect(isShown('input')).toBe(false);
-    await disk.tells({ runs: many(9) });
+    await disk.update({ runs: many(9) });
     expect(isShown('input')).toBe(true);
     type('exp-3');
-    await disk.tells({ runs: many(3) });
+    await disk.update({ runs: many(3) });
     expect(isShown('input')).toBe(true);
     expect(document.activeElement).toBe(field());
   });
@@ -150,7 +152,7 @@ describe('the filter', () => {
       run('wide-2', { status: 'nan', model: 'WideNet' }),
       run('other', { status: 'interrupted', modes: 'compile+fp16' }),
     ];
-    await disk.tells({ runs });
+    await disk.update({ runs });
     const found = (text: string): string[] => {
       type(text);
       return names();
@@ -170,7 +172,7 @@ describe('the filter', () => {
   });
 
   it('is emptied by Escape, which then belongs to the page again', async () => {
-    await disk.tells({ runs: many(47) });
+    await disk.update({ runs: many(47) });
     const page = vi.fn();
     document.body.addEventListener('keydown', page, { once: true });
     type('exp-3');
@@ -183,11 +185,11 @@ describe('the filter', () => {
   });
 
   it('keeps its text, its caret and the focus while the list is read again', async () => {
-    await disk.tells({ runs: many(47) });
+    await disk.update({ runs: many(47) });
     type('exp-3');
     field().setSelectionRange(2, 2);
     for (let tick = 0; tick < 3; tick += 1) {
-      await disk.tells({ runs: [run(`exp-3-${tick}`), ...many(47)] });
+      await disk.update({ runs: [run(`exp-3-${tick}`), ...many(47)] });
     }
     await vi.advanceTimersByTimeAsync(31_000);
     expect(document.activeElement).toBe(field());
@@ -199,11 +201,11 @@ describe('the filter', () => {
 describe('deleting', () => {
   it('is offered for each run, and undone by one press', async () => {
     const runs = many(3);
-    await disk.tells({ runs });
+    await disk.update({ runs });
     expect(isShown('.offer')).toBe(false);
     labelled('Delete exp-2').click();
     expect(disk.onDelete).toHaveBeenCalledExactlyOnceWith(runs[1]);
-    await disk.tells({ runs: [run('exp-1'), run('exp-3')], deleted: [kept('exp-2')] });
+    await disk.update({ runs: [run('exp-1'), run('exp-3')], deleted: [kept('exp-2')] });
     expect(textOf('.wb-deleted .wb-sr')).toBe('exp-2 is deleted, Undo puts it back');
     expect(textOf('.offer')).toBe('Deleted exp-2Undo');
     expect(host.querySelector('.offer')?.getAttribute('title')).toBe(
@@ -211,13 +213,13 @@ describe('deleting', () => {
     );
     labelled('Undo: put exp-2 back').click();
     expect(disk.onRestore).toHaveBeenCalledExactlyOnceWith(kept('exp-2'));
-    await disk.tells({ runs, deleted: [] });
+    await disk.update({ runs, deleted: [] });
     expect(isShown('.offer')).toBe(false);
     expect(textOf('.wb-deleted .wb-sr')).toBe('exp-2 is back');
   });
 
   it('says where a run is whose place was taken meanwhile', async () => {
-    await disk.tells({ runs: many(1), deleted: [kept('exp-1')] });
+    await disk.update({ runs: many(1), deleted: [kept('exp-1')] });
     disk.onRestore.mockResolvedValueOnce('runs/exp-1-2');
     labelled('Undo: put exp-1 back').click();
     await settle();
@@ -226,8 +228,8 @@ describe('deleting', () => {
     expect(isShown('.fault')).toBe(false);
   });
 
-  it('asks once, however often it is pressed before the answer', async () => {
-    await disk.tells({ runs: many(2) });
+  it('sends once, however often it is pressed before the answer', async () => {
+    await disk.update({ runs: many(2) });
     let answer: () => void = () => undefined;
     disk.onDelete.mockReturnValueOnce(new Promise<void>((resolve) => (answer = resolve)));
     labelled('Delete exp-1').click();
@@ -243,74 +245,74 @@ describe('deleting', () => {
     ['training', 'exp is training: stop it first.'],
     ['paused', 'exp is paused: stop it first.'],
   ])('of a run that is %s is refused with the reason', async (status, reason) => {
-    await disk.tells({ runs: [run('exp', { status })] });
+    await disk.update({ runs: [run('exp', { status })] });
     const button = labelled('Delete exp');
     expect(button.getAttribute('aria-disabled')).toBe('true');
     expect(button.title).toBe(reason);
     button.click();
     expect(disk.onDelete).not.toHaveBeenCalled();
     expect(textOf('[role=alert]')).toBe(reason);
-    await disk.tells({ runs: [run('exp', { status: 'stopped' })] });
+    await disk.update({ runs: [run('exp', { status: 'stopped' })] });
     labelled('Delete exp').click();
     expect(disk.onDelete).toHaveBeenCalledOnce();
     expect(isShown('[role=alert]')).toBe(false);
   });
 
   it('that the server refuses says why, and the run stays', async () => {
-    await disk.tells({ runs: many(1), deleted: [kept('old')] });
+    await disk.update({ runs: many(1), deleted: [kept('old')] });
     const why = 'exp-1 was not deleted: /data/runs cannot be changed (Read-only file system).';
     disk.onDelete.mockRejectedValueOnce(new Error(why));
     labelled('Delete exp-1').click();
     await settle();
     expect(textOf('[role=alert]')).toBe(why);
     expect(names()).toEqual(['exp-1']);
-    disk.onRestore.mockRejectedValueOnce(new Error('old was put back or removed meanwhile.'));
+    disk.onRestore.mockRejectedValueOnce(new Error('old was already restored or removed.'));
     labelled('Undo: put old back').click();
     await settle();
-    expect(textOf('[role=alert]')).toBe('old was put back or removed meanwhile.');
+    expect(textOf('[role=alert]')).toBe('old was already restored or removed.');
   });
 
   it('by key goes from run to run, and at the end to Undo', async () => {
-    await disk.tells({ runs: many(3) });
+    await disk.update({ runs: many(3) });
     labelled('Open exp-2 in TensorBoard').focus();
     press(labelled('Open exp-2 in TensorBoard'), 'Delete');
-    await disk.tells({ runs: [run('exp-1'), run('exp-3')], deleted: [kept('exp-2')] });
+    await disk.update({ runs: [run('exp-1'), run('exp-3')], deleted: [kept('exp-2')] });
     expect(document.activeElement).toBe(labelled('Delete exp-3'));
     press(labelled('Delete exp-3'), 'Delete');
-    await disk.tells({ runs: [run('exp-1')], deleted: [kept('exp-3'), kept('exp-2')] });
+    await disk.update({ runs: [run('exp-1')], deleted: [kept('exp-3'), kept('exp-2')] });
     expect(document.activeElement).toBe(labelled('Delete exp-1'));
     labelled('Delete exp-1').click();
-    await disk.tells({ runs: [], deleted: ['exp-1', 'exp-3', 'exp-2'].map(kept) });
+    await disk.update({ runs: [], deleted: ['exp-1', 'exp-3', 'exp-2'].map(kept) });
     expect(document.activeElement).toBe(labelled('Undo: put exp-1 back'));
     expect(textOf('.more')).toBe('+2');
     expect(textOf('.wb-side-empty')).toBe('No run is left here.');
     labelled('Undo: put exp-1 back').click();
     await settle();
-    await disk.tells({ runs: [run('exp-1')], deleted: ['exp-3', 'exp-2'].map(kept) });
+    await disk.update({ runs: [run('exp-1')], deleted: ['exp-3', 'exp-2'].map(kept) });
     expect(document.activeElement).toBe(labelled('Open exp-1 in TensorBoard'));
   });
 
   it('keeps the focus in a row that moves to another place', async () => {
-    await disk.tells({ runs: many(3) });
+    await disk.update({ runs: many(3) });
     labelled('Delete exp-3').focus();
-    await disk.tells({ runs: [run('exp-3', { updated_at: Date.now() / 1000 }), ...many(2)] });
+    await disk.update({ runs: [run('exp-3', { updated_at: Date.now() / 1000 }), ...many(2)] });
     expect(names()[0]).toBe('exp-3');
     expect(document.activeElement).toBe(labelled('Delete exp-3'));
   });
 
   it('is offered to be undone until it is hidden, also what another window deleted', async () => {
-    await disk.tells({ runs: many(1), deleted: [kept('theirs')] });
+    await disk.update({ runs: many(1), deleted: [kept('theirs')] });
     expect(textOf('.offer')).toBe('Deleted theirsUndo');
     labelled('Hide').click();
     expect(isShown('.offer')).toBe(false);
-    await disk.tells({ deleted: [kept('another'), kept('theirs')] });
+    await disk.update({ deleted: [kept('another'), kept('theirs')] });
     expect(textOf('.offer')).toBe('Deleted anotherUndo');
     expect(textOf('.more')).toBe('');
   });
 
   it('shows names as text, whatever they are', async () => {
     const name = '<img src=x onerror=alert(1)>\u202e';
-    await disk.tells({ runs: [run(name)], deleted: [kept(name)] });
+    await disk.update({ runs: [run(name)], deleted: [kept(name)] });
     expect(host.querySelector('img')).toBeNull();
     expect(textOf('.offer b')).toBe('<img src=x onerror=alert(1)> ');
   });

@@ -160,15 +160,15 @@ describe('captures', () => {
       capture('m', 'memory', 60),
       capture('b', 'graph', 30, { step: 42 }),
     ];
-    const asked = show(graphs);
+    const request = show(graphs);
     const offers = [...host.querySelectorAll<HTMLButtonElement>('.wb-acts button')];
     expect(offers.map((offer) => offer.title)).toEqual(['Compare the graphs of steps 1 and 42']);
     offers[0]?.click();
-    expect(asked()).toEqual({ kind: 'diff', experiment: 'e1', compare: ['a', 'b'] });
+    expect(request()).toEqual({ kind: 'diff', experiment: 'e1', compare: ['a', 'b'] });
   });
 
   it('offer to compare memory with the memory before it', () => {
-    const asked = show([
+    const request = show([
       capture('a', 'memory', 90, { step: 1 }),
       capture('g', 'graph', 60),
       capture('b', 'memory', 30, { step: 42 }),
@@ -176,18 +176,18 @@ describe('captures', () => {
     const offers = [...host.querySelectorAll<HTMLButtonElement>('.wb-acts button')];
     expect(offers.map((offer) => offer.title)).toEqual(['Compare the memory of steps 1 and 42']);
     offers[0]?.click();
-    expect(asked()).toEqual({ kind: 'memory-diff', experiment: 'e1', compare: ['a', 'b'] });
+    expect(request()).toEqual({ kind: 'memory-diff', experiment: 'e1', compare: ['a', 'b'] });
   });
 
   it('open the comparison that is held already', () => {
-    const asked = show([
+    const request = show([
       capture('a', 'graph', 90, { step: 1 }),
       capture('b', 'graph', 30, { step: 42 }),
       capture('d', 'diff', 10, { step: 42, against_step: 1 }),
     ]);
     expect(host.querySelector('[data-capture=d]')?.textContent).toContain('diff steps 1 → 42');
     host.querySelector<HTMLElement>('.wb-acts button')?.click();
-    expect(asked()).toEqual({ kind: 'diff', experiment: 'e1', capture: 'd' });
+    expect(request()).toEqual({ kind: 'diff', experiment: 'e1', capture: 'd' });
   });
 
   it('say when there are none', () => {

@@ -1,10 +1,10 @@
-/** Draws a collapsed card, or the header of an open box. */
+/** Draws a collapsed box, or the header of an open one. */
 import type { Shade } from './colour';
 import { outputOf } from './gradients';
 import { countOps, countRepeats, type Group } from './groups';
 import { crossings, gapBefore } from './header';
 import type { Box } from './layout';
-import { CARD_HEIGHT, HEADER } from './nodes';
+import { CLOSED_HEIGHT, HEADER } from './nodes';
 import { round, type Scene } from './paint';
 import { font } from './paint-node';
 import { fillBox, strengthOf } from './shade';
@@ -16,18 +16,18 @@ function summary(group: Group, figure: string): string {
   return parts.join(' · ');
 }
 
-/** A card or header stays on its level's surface where the colouring says nothing of modules. */
+/** A box or header stays on its level's surface where the colouring says nothing of modules. */
 function shadeOfGroup(scene: Scene, group: Group, open: boolean): Shade {
   const { palette, state, detail } = scene;
   const shade = state.shade(group, palette);
   const { ink, ink2, raise, stroke, level } = palette;
   if (open) return { ...shade, fill: raise, ink, ink2, hatched: false };
-  // From far away a card is a speck like any other, seen against the box around it.
+  // From far away a collapsed box is a speck, seen against the box around it.
   return shade.fill === raise ? { ...shade, fill: detail === 'box' ? stroke : level[0] } : shade;
 }
 
-/** A collapsed box: one card with a stacked edge. */
-export function paintCard(scene: Scene, box: Box, group: Group): void {
+/** A collapsed box, with a stacked edge. */
+export function paintClosed(scene: Scene, box: Box, group: Group): void {
   const { context, palette, state, detail } = scene;
   const { x, y, width } = box;
   context.globalAlpha = strengthOf(state, group);
@@ -35,14 +35,14 @@ export function paintCard(scene: Scene, box: Box, group: Group): void {
   context.lineWidth = 1;
   if (detail !== 'box') {
     context.fillStyle = palette.level[1];
-    round(context, x + 4, y + 4, width - 8, CARD_HEIGHT, 8);
+    round(context, x + 4, y + 4, width - 8, CLOSED_HEIGHT, 8);
     context.fill();
     context.stroke();
   }
   const shade = shadeOfGroup(scene, group, false);
-  fillBox(scene, shade, { x, y, width, height: CARD_HEIGHT, radius: 8 }, scene.hovered === box);
+  fillBox(scene, shade, { x, y, width, height: CLOSED_HEIGHT, radius: 8 }, scene.hovered === box);
   if (detail === 'all' || detail === 'name')
-    paintTitle(scene, box, group, shade, CARD_HEIGHT / 2, false);
+    paintTitle(scene, box, group, shade, CLOSED_HEIGHT / 2, false);
   state.decorate?.(scene, box);
   context.globalAlpha = 1;
 }
@@ -87,7 +87,7 @@ function paintTitle(
   const y = box.y + middle;
   chevron(scene, shade.ink2, box.x + 15, y, open);
   const detailWidth = detail === 'all' ? paintDetails(scene, box, group, shade, y, open) : 0;
-  // The line into an open box crosses its header at the axis; a card's ends above it.
+  // The line into an open box crosses its header at the axis; into a collapsed one ends above it.
   const right = open ? box.axis - box.x - 8 : box.width - detailWidth - 20;
   context.fillStyle = shade.ink;
   context.textAlign = 'left';

@@ -1,5 +1,5 @@
 import { messageOf } from '../errors';
-/** Questions, one at a time: of those asked meanwhile only the latest counts. */
+/** Questions, one at a time: of those put meanwhile only the latest counts. */
 
 export type Ask = (question: object) => Promise<object>;
 
@@ -8,7 +8,7 @@ const PAUSE_MS = 120;
 /** Only then is waiting worth a sign. */
 const SLOW_MS = 300;
 
-interface Heard<A> {
+interface Handlers<A> {
   /** Gets the answer to the latest question. */
   answer: (answer: A) => void;
   error: (sentence: string) => void;
@@ -16,7 +16,7 @@ interface Heard<A> {
   working: (is: boolean) => void;
 }
 
-export class Asker<Q extends object, A> {
+export class QuestionQueue<Q extends object, A> {
   private timer = 0;
   private slow = 0;
   private next: Q | null = null;
@@ -29,7 +29,7 @@ export class Asker<Q extends object, A> {
   constructor(
     private readonly ask: Ask,
     private readonly read: (answer: object) => A,
-    private readonly heard: Heard<A>,
+    private readonly handlers: Handlers<A>,
   ) {}
 
   put(question: Q): void {
@@ -47,12 +47,12 @@ export class Asker<Q extends object, A> {
 
   private async send(): Promise<void> {
     this.busy = true;
-    this.slow = window.setTimeout(() => this.heard.working(true), SLOW_MS);
-    // What was asked while an answer was awaited is asked at once, without a pause.
+    this.slow = window.setTimeout(() => this.handlers.working(true), SLOW_MS);
+    // What was put while an answer was awaited is sent at once, without a pause.
     while (this.next && !this.over) await this.one(this.next);
     this.busy = false;
     clearTimeout(this.slow);
-    if (!this.over) this.heard.working(false);
+    if (!this.over) this.handlers.working(false);
   }
 
   private async one(question: Q): Promise<void> {
@@ -60,10 +60,10 @@ export class Asker<Q extends object, A> {
     this.next = null;
     try {
       const answer = this.read(await this.ask(question));
-      if (number === this.number && !this.over) this.heard.answer(answer);
+      if (number === this.number && !this.over) this.handlers.answer(answer);
     } catch (reason) {
       const sentence = messageOf(reason);
-      if (number === this.number && !this.over) this.heard.error(sentence);
+      if (number === this.number && !this.over) this.handlers.error(sentence);
     }
   }
 }
