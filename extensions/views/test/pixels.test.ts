@@ -13,7 +13,7 @@ function played(query: string): object {
   return {
     matches: query === `(resolution:${ratio}dppx)`,
     addEventListener: (_: string, notify: () => void, options?: AddEventListenerOptions) => {
-      const one = { query, tell: notify };
+      const one = { query, notify };
       heard.push(one);
       options?.signal?.addEventListener('abort', () => (heard = heard.filter((o) => o !== one)));
     },

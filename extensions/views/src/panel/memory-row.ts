@@ -9,7 +9,7 @@ import { FailureCode, FullTraceback } from './failure-code';
 import { NewerModelRow } from './newer-model';
 import { RemedyChoices } from './remedy-choices';
 
-/** The kernel's status line while remedies are being tried (`remedies.py` of the simulated GPU). */
+/** The kernel's status line while remedies are being tried (`workbench/memory/simulated_gpu/remedies.py`). */
 const TRYING = 'trying what would help';
 
 /** After memory ran out: what was requested and what there was, what was found to help. */
