@@ -29,6 +29,8 @@ pytestmark = pytest.mark.benchmark
 
 MODES = ["fp32", "bf16", "compile", "compile+bf16", "fsdp:2"]
 TRIALS, WRONG = 20, 1
+ENOUGH = 5
+"""Comparisons after which a machine is known not to be steady."""
 STEADY = 0.03
 """Scatter of a round up to which a comparison is asked for a verdict; a quiet machine has 0.015."""
 QUICK = 15 + 11 * 5
@@ -153,9 +155,19 @@ class Trial(NamedTuple):
 
 
 def trials(exp: wb.Experiment, other: str, count: int) -> list[Trial]:
-    """The experiment's plain modes beside ``other``, again and again; printed."""
+    """The experiment's plain modes beside ``other``, again and again; printed.
+
+    On a machine that was not steady in any of the first `ENOUGH`, the others would tell nothing
+    more: a comparison takes minutes where its rounds scatter. They are listed at the end.
+    """
     found: list[Trial] = []
     for seed in range(count):
+        if len(found) >= ENOUGH and not any(one.is_steady for one in found):
+            absent.note(
+                f"a machine on which one of {ENOUGH} comparisons is steady",
+                f"{count - len(found)} further comparisons with {other}",
+            )
+            break
         alone, begun = is_quiet(), time.monotonic()
         record = wb.compare(exp, ["fp32", other], seed=seed, show_progress=False).record
         seconds = time.monotonic() - begun
