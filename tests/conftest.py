@@ -51,6 +51,8 @@ browser starts when it likes while a module's fixture keeps it open; they end wi
 _ROOT = Path(__file__).parent
 _SLOW = ("integration", "server", "hub", "gpu")
 """Folders whose tests start kernels, servers, ranks or compilers: `make test` leaves them out."""
+_FUZZING_S = 6 * 3600
+"""Time limit of a long property test: on a machine that does other things, too, it takes hours."""
 _LONGEST = (
     "integration/parallel/test_toggles.py",
     "equivalence/ranks",
@@ -74,6 +76,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         files.setdefault(item.path, []).append(item)
         if item.path.relative_to(_ROOT).parts[0] in _SLOW:
             item.add_marker("slow")
+        if item.get_closest_marker("fuzz"):
+            item.add_marker(pytest.mark.timeout(_FUZZING_S))
     order = sorted(files, key=_length)
     if seed := os.environ.get("WORKBENCH_ORDER"):
         random.Random(seed).shuffle(order)
