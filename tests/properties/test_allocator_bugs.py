@@ -189,7 +189,7 @@ def forgets_how_old_a_block_is(patch):
 
     def collect(allocator):
         for block in allocator.pools[0][1].free_blocks():
-            block.born = 0
+            block.free_since = 0
         original(allocator)
 
     patch.setattr(simulator, "collect_garbage", collect)

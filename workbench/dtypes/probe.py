@@ -10,6 +10,8 @@ from workbench.experiment.loop.probe import StepContext, StepProbe
 from workbench.torch_private.self_check import notes_of, self_check
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch
 
     from workbench.records.dtypes import DtypeRecord
@@ -30,9 +32,10 @@ class DtypeProbe(StepProbe):
         self._recorder: Recorder | None = None
         self._entered = False
 
-    def notes(self) -> tuple[str, ...]:
-        """What this torch lacks or does otherwise."""
-        return tuple(problem.sentence for problem in self_check("types"))
+    def note_problems(self, note: Callable[[str], None]) -> None:
+        """Note what this torch lacks or does otherwise."""
+        for problem in self_check("types"):
+            note(problem.sentence)
 
     def before_step(self, context: StepContext) -> None:
         """Learn the model's paths.

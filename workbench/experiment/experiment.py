@@ -418,16 +418,16 @@ class Experiment:
         """
         self._control.compute_captures()
 
-    def follow_workers(self, stretch: RemoteSession, plan: Plan, *, and_pause: bool) -> None:
+    def follow_workers(self, session: RemoteSession, plan: Plan, *, and_pause: bool) -> None:
         """Follow steps that other processes are already computing.
 
         Args:
-            stretch: the parallel session that computes them.
+            session: the parallel session that computes them.
             plan: where the run ends.
             and_pause: whether the run is to be paused where it is found, once it is back in this
                 process.
         """
-        self._control.follow_workers(stretch, plan, and_pause=and_pause)
+        self._control.follow_workers(session, plan, and_pause=and_pause)
 
     def predict(self, inputs: Any) -> torch.Tensor:
         """Return logits of ``inputs``, on the CPU: in eval mode, without gradients, at any time.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from workbench.graph.backward.gradient_watch import GradientWatch
 from workbench.graph.backward.nonfinite_forward import with_forward_trail
@@ -34,7 +34,7 @@ def capture_graph(
     origin: Origin,
     *,
     gradients: bool,
-    num_samples: int | None = None,
+    num_samples: int | Literal["held"] | None = "held",
     scale: float | None = None,
     scalers: Sequence[weakref.ref[GradScaler]] = (),
     notes: Sequence[str] = (),
@@ -46,13 +46,14 @@ def capture_graph(
         graph: the walk of its graph.
         origin: what is known about it.
         gradients: whether to put hooks on the nodes, until the backward has run.
-        num_samples: number of samples in the batch; by default what the inputs of the graph show.
+        num_samples: number of samples in the batch, None if it is unknown; by default what the
+            inputs that the graph holds show.
         scale: the factor by which a gradient scaler multiplied the loss, if it is known.
         scalers: gradient scalers that the caller holds.
         notes: further notes of the record.
     """
     record = with_notes(build_record(loss, origin, graph=graph), *notes, *notes_of("graphs"))
-    rows = held_batch_size(record) if num_samples is None else num_samples
+    rows = held_batch_size(record) if num_samples == "held" else num_samples
     record = with_forward_trail(record, graph, loss, rows)
     watch = GradientWatch(graph, rows, scale=scale, scalers=scalers) if gradients else None
     return CapturedGraph(record, watch)

@@ -18,6 +18,8 @@ from workbench.graph.forward.forward_trace import Trace
 from workbench.torch_private.self_check import notes_of, self_check
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch
 
     from workbench.graph.backward.gradient_watch import GradientWatch
@@ -44,9 +46,10 @@ class GraphProbe(StepProbe):
         self._record: GraphRecord | None = None
         self._watch: GradientWatch | None = None
 
-    def notes(self) -> tuple[str, ...]:
-        """What this torch lacks or does otherwise."""
-        return tuple(problem.sentence for problem in self_check("graphs"))
+    def note_problems(self, note: Callable[[str], None]) -> None:
+        """Note what this torch lacks or does otherwise."""
+        for problem in self_check("graphs"):
+            note(problem.sentence)
 
     def before_step(self, context: StepContext) -> None:
         """Remember the step that runs.

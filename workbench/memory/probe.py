@@ -25,6 +25,8 @@ from workbench.records import CATEGORIES, MemoryRecord
 from workbench.torch_private.self_check import notes_of, self_check
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from workbench.memory.simulated_gpu.work_record import Work
 
 
@@ -47,9 +49,10 @@ class MemoryProbe(StepProbe):
         self._work: Work | None = None
         """The step, if it is recorded anyway because it runs on a simulated GPU."""
 
-    def notes(self) -> tuple[str, ...]:
-        """What this torch lacks or does otherwise."""
-        return tuple(problem.sentence for problem in self_check("memory"))
+    def note_problems(self, note: Callable[[str], None]) -> None:
+        """Note what this torch lacks or does otherwise."""
+        for problem in self_check("memory"):
+            note(problem.sentence)
 
     def before_step(self, context: StepContext) -> None:
         """Name what is allocated already, then start recording.

@@ -106,13 +106,20 @@ def _stored(node: Node) -> dict[str, Any]:
 
 
 _WRAPPERS = "torch._functorch._aot_autograd.runtime_wrappers"
-_SERIALIZED = "torch.fx._graph_pickler"
 
 
 def _check_cached() -> None:
-    expect(
-        callable(resolve(f"{_COMPILER}.serialize_graph_module")), "a graph is stored in another way"
-    )
+    from torch import fx, nn
+
+    graph = fx.Graph()  # by hand: tracing replaces the call of every module meanwhile
+    graph.output(graph.placeholder("value"))
+    module = fx.GraphModule(nn.Module(), graph)
+    module.meta[_KEY] = "kept"
+    stored = resolve(f"{_COMPILER}.serialize_graph_module")(module)
+    attributes: Any = stored.args[0]
+    expect("forward" in attributes.get("_code", ""), "the code of a graph is stored elsewhere")
+    expect("meta" in attributes, "what is known of a graph is stored elsewhere")
+    expect(callable(stored.deserialize), "a stored graph is read in another way")
 
 
 def _check_lazy() -> None:

@@ -367,7 +367,7 @@ def _check_hook_tables() -> None:
 def _check_compiled_module() -> None:
     of_class: Any = torch.nn.Module
     expect(getattr(of_class, COMPILED_CALL, "") is None, "a module that is not compiled has a call")
-    used = of_class.__call__.__code__.co_names
+    used = of_class._wrapped_call_impl.__code__.co_names
     expect(COMPILED_CALL in used, f"a module's call does not use {COMPILED_CALL}")
 
 

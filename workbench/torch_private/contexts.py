@@ -160,6 +160,7 @@ CHECKS = (
             "training",
             "memory",
             "types",
+            "parallel",
         ),
         vital_for=(
             "memory",

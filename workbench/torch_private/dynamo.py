@@ -22,6 +22,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from workbench.torch_private.lookup import Check, expect, resolve
@@ -181,14 +182,21 @@ def _check_trace() -> None:
     expect(logger.name == TRACE_LOGGER, f"the structured trace is reported to {logger.name}")
     expect(callable(resolve("torch._logging._internal.LazyTraceHandler")), "no trace is written")
     expect(callable(resolve("torch._logging._internal.TorchLogsFormatter")), "no trace is written")
+    if any(getattr(handler, "root_dir", None) for handler in logger.handlers):
+        return  # the trace is kept in a folder: nothing of ours is written to it
     seen: list[Traced] = []
 
     class Listener(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
+            metadata: dict[str, Any] = getattr(record, "metadata", {})
             # not an event of the compilations of another thread
-            if getattr(record, "metadata", {}).get("artifact", {}).get("name") == "workbench":
-                record.metadata |= {"frame_id": 3, "frame_compile_id": 1}  # type: ignore[attr-defined]
-                found = traced(record)
+            if metadata.get("artifact", {}).get("name") == "workbench":
+                found = traced(
+                    SimpleNamespace(
+                        metadata={**metadata, "frame_id": 3, "frame_compile_id": 1},
+                        payload=getattr(record, "payload", None),
+                    )
+                )
                 if found is not None:
                     seen.append(found)
 

@@ -46,7 +46,7 @@ def _check_scaler() -> None:
 
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
     expect(scale_tensor(scaler) is None, "a new scaler has a tensor")
-    parameter = torch.ones(2, device="cpu", requires_grad=True)
+    parameter = torch.ones(2, device="cpu", dtype=torch.float32, requires_grad=True)
     loss: torch.Tensor = scaler.scale((parameter * torch.inf).sum())
     scale = scale_tensor(scaler)
     expect(scale is not None and scale.item() == 8.0, "the scale is elsewhere")

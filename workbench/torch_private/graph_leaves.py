@@ -10,16 +10,17 @@ identified by the node's type.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from workbench.torch_private.lookup import Check, expect, private
+from workbench.torch_private.lookup import Check, expect, is_missing, private
 
 if TYPE_CHECKING:
     from torch.autograd.graph import Node
 
 _ACCUMULATE: type = private("torch._C._functions.AccumulateGrad")
+_IS_MISSING = is_missing(_ACCUMULATE)
 
 DEEP = 4_000
 """Number of nodes from which a graph may be too deep to be freed the normal way once Python has
@@ -28,7 +29,11 @@ accessed its nodes (torch 2.12 and newer); a crash takes about 40,000 on an 8 Mi
 
 def leaf_of(node: Any) -> torch.Tensor | None:
     """Return the leaf whose ``.grad`` the node accumulates; None for other nodes and for None."""
-    return node.variable if type(node) is _ACCUMULATE else None
+    if type(node) is _ACCUMULATE:
+        return node.variable
+    if _IS_MISSING:
+        cast("Any", _ACCUMULATE)()
+    return None
 
 
 def leaves_of(loss: torch.Tensor) -> list[torch.Tensor]:

@@ -76,9 +76,9 @@ def _check_copies() -> None:
 def _check_flags() -> None:
     _refuse_missing(_check_and_unscale)
     for value, raised in ((1.0, 0.0), (torch.inf, 1.0)):
-        tensors, flag = _tensors(), torch.zeros(1, device="cpu")
+        tensors, flag = _tensors(), torch.zeros(1, device="cpu", dtype=torch.float32)
         tensors[1][0] = value
-        flag_non_finite(tensors, flag, torch.ones((), device="cpu"))
+        flag_non_finite(tensors, flag, torch.ones((), device="cpu", dtype=torch.float32))
         expect(flag.item() == raised, f"the flag of {value} is {flag.item()}")
 
 

@@ -56,13 +56,17 @@ def has_hooks(module: nn.Module) -> bool:
 
 def _check_calls() -> None:
     of_class: Any = nn.Module
-    expect(of_class.__call__.__code__ is MODULE_CALL, "a module is called by another function")
+    expect(of_class._wrapped_call_impl.__code__ is MODULE_CALL, "a call is another function")
     expect("_call_impl" in MODULE_CALL.co_names, "a module's call runs another function")
     expect(plain_call(nn.Identity()).__code__ is INNER_CALL, "hooks are run by another function")
 
 
 def _check_tables() -> None:
-    module = nn.BatchNorm1d(2, device="cpu")
+    module = nn.Module()  # by hand: a user's hooks on registered parameters are not called
+    parameter_table(module)["weight"] = nn.Parameter(torch.ones(2, device="cpu"))
+    buffer_table(module)["mean"] = torch.ones(2, device="cpu")
+    expect("weight" in dict(module.named_parameters()), "parameters are elsewhere")
+    expect("mean" in dict(module.named_buffers()), "buffers are elsewhere")
     expect(parameter_table(module) == dict(module.named_parameters()), "parameters are elsewhere")
     expect(buffer_table(module) == dict(module.named_buffers()), "buffers are elsewhere")
 
@@ -112,7 +116,7 @@ CHECKS = (
         ),
         "whether a module has hooks",
         _check_hooks,
-        concerns=("predictions",),
+        concerns=("memory",),
     ),
     Check(
         ("torch.nn._reduction.legacy_get_string",),

@@ -19,9 +19,7 @@ import torch
 
 from workbench.torch_private.lookup import TESTED, Check, MissingInTorchError
 
-Feature = Literal[
-    "training", "graphs", "checkpoints", "memory", "predictions", "types", "compile", "parallel"
-]
+Feature = Literal["training", "graphs", "checkpoints", "memory", "types", "compile", "parallel"]
 
 FILES: dict[Feature, tuple[str, ...]] = {
     "training": (
@@ -34,17 +32,25 @@ FILES: dict[Feature, tuple[str, ...]] = {
         "pytree",
         "grad_scaler",
         "tensors",
+        "graph_leaves",
     ),
     "graphs": ("autograd", "graph_leaves", "tensors", "modules", "contexts"),
     "checkpoints": ("checkpoint",),
     "memory": ("memory", "autograd", "graph_leaves", "tensors", "modules", "contexts"),
-    "predictions": ("memory", "tensors", "modules"),
     "types": ("dispatch", "autograd", "graph_leaves", "modules", "contexts", "pytree"),
     "compile": ("compiler", "dynamo", "aot"),
-    "parallel": ("distributed",),
+    "parallel": (
+        "distributed",
+        "autograd",
+        "graph_leaves",
+        "tensors",
+        "operators",
+        "contexts",
+        "pytree",
+    ),
 }
-"""The files of this package that a feature uses. Those of ``compile`` import the compiler, those of
-``parallel`` FSDP2, which takes seconds."""
+"""The files of this package that a feature uses. Those of ``compile`` import the compiler, which
+takes seconds."""
 
 
 _REFUSED: dict[Feature, str] = {
@@ -52,7 +58,6 @@ _REFUSED: dict[Feature, str] = {
     "graphs": "no graph can be captured",
     "checkpoints": "no checkpointed region can be read",
     "memory": "no memory can be recorded",
-    "predictions": "no memory can be predicted",
     "types": "no data types can be recorded",
     "compile": "nothing can be compiled",
     "parallel": "nothing can be trained on ranks",
@@ -108,7 +113,7 @@ def problems(checks: Sequence[Check], feature: Feature | None = None) -> list[Pr
     def run(check: Check) -> None:
         try:
             check.run()
-        except Exception as error:  # noqa: BLE001 - whatever another torch raises
+        except BaseException as error:  # noqa: BLE001 - whatever another torch raises
             refused = _REFUSED[feature] if feature and feature in check.vital_for else ""
             found.append(Problem(_sentence(check, error, refused), bool(refused)))
 
@@ -119,7 +124,7 @@ def problems(checks: Sequence[Check], feature: Feature | None = None) -> list[Pr
     return found
 
 
-def _sentence(check: Check, error: Exception, refused: str) -> str:
+def _sentence(check: Check, error: BaseException, refused: str) -> str:
     why = type(error).__name__
     if str(error) and not isinstance(error, MissingInTorchError):
         why = f"{why}: {str(error).splitlines()[0]}"

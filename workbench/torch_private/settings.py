@@ -71,8 +71,8 @@ def _check_proxy() -> None:
 def _check_attention() -> None:
     before = sdp_priority()
     expect(sorted(before) == sorted(set(before)) and before, "kernels of attention have no order")
-    set_sdp_priority(before)
-    expect(sdp_priority() == before, "the order of kernels of attention cannot be set")
+    # setting it, even to what it is, could undo what a cell sets at this moment
+    expect(not is_missing(set_sdp_priority), "the order of kernels of attention cannot be set")
 
 
 def _check_nnpack() -> None:

@@ -259,11 +259,12 @@ def _check_unwrapped() -> None:
 
 
 def _check_layouts() -> None:
-    sparse = torch.eye(2, device="cpu").to_sparse_coo()
+    eye = torch.eye(2, device="cpu", dtype=torch.float32)
+    sparse = eye.to_sparse_coo()
     parts = sparse_parts(sparse)
     expect(parts is not None and [part.shape[-1] for part in parts] == [2, 2], "parts are others")
     if torch.backends.mkldnn.is_available():
-        dense = torch.eye(2, device="cpu").to_mkldnn()
+        dense = eye.to_mkldnn()
         expect(dense.layout is MKLDNN, "a tensor of oneDNN has another layout")
         expect((mkldnn_memory(dense) or (0, 0))[1] == 16, "a tensor of oneDNN has another size")
 
@@ -295,6 +296,7 @@ CHECKS = (
         concerns=(
             "training",
             "graphs",
+            "parallel",
         ),
         vital_for=(
             "training",
@@ -308,7 +310,6 @@ CHECKS = (
         concerns=(
             "graphs",
             "memory",
-            "predictions",
         ),
         vital_for=(
             "graphs",

@@ -137,7 +137,7 @@ def ended(exp: Experiment) -> None:
 @pytest.mark.parametrize("what", ["stop", "close", "resume", "run", "step", "pause"])
 def test_who_acts_meanwhile_does_not_wait(tmp_path: Path, what: str) -> None:
     exp = made(tmp_path)
-    held = Held(exp, lambda: bool(exp._runner.halted) or exp._runner._cut)
+    held = Held(exp, lambda: bool(exp._runner.halted) or exp._runner._trials_cancelled)
     assert fail(exp).wait(120)
     assert held.begun.wait(120)
     if what in ("resume", "run", "step"):

@@ -75,6 +75,34 @@ def test_a_check_neither_sees_nor_changes_what_its_caller_has_entered(feature) -
     assert not [one for one in threading.enumerate() if one.name == "workbench-self-check"]
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_a_check_does_not_depend_on_the_default_dtype(dtype: torch.dtype) -> None:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)  # of the process, not of a thread
+    try:
+        for file in FILES:
+            assert self_check.problems(self_check.checks_of(file)) == []
+    finally:
+        torch.set_default_dtype(before)
+
+
+def test_a_check_calls_no_hook_that_a_user_put_on_all_modules() -> None:
+    called = []
+    register = torch.nn.modules.module
+    handles = [
+        register.register_module_forward_hook(lambda *_: called.append("forward")),
+        register.register_module_parameter_registration_hook(lambda *_: called.append("new")),
+        register.register_module_buffer_registration_hook(lambda *_: called.append("buffer")),
+    ]
+    try:
+        for file in FILES:
+            self_check.problems(self_check.checks_of(file))
+    finally:
+        for handle in handles:
+            handle.remove()
+    assert called == []
+
+
 def test_a_name_that_is_missing_raises_when_it_is_used_and_says_what_to_do() -> None:
     missing = private("torch._C._no_such_name")
     assert lookup.is_missing(missing)

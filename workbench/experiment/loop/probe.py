@@ -30,9 +30,8 @@ class StepProbe:
     kind: ClassVar[str] = ""
     """``graph`` or ``memory``."""
 
-    def notes(self) -> tuple[str, ...]:
-        """Return what the user should know of such a capture with this torch, in sentences."""
-        return ()
+    def note_problems(self, note: Callable[[str], None]) -> None:
+        """Call ``note`` with a sentence for everything in which this torch differs."""
 
     def before_step(self, context: StepContext) -> None:
         """Called before the batch is moved to the device."""
@@ -151,8 +150,6 @@ class Probing:
     def before_step(self, training: Training, batch: Any) -> None:
         """Hook of the same name; creates the context."""
         self._started = True
-        for note in self._probe.notes():
-            training.note(note)
         context = StepContext(
             name=training.name,
             step=training.step_count + 1,
@@ -162,6 +159,7 @@ class Probing:
             batch=batch,
             compiled=training.modeset.compiled,
         )
+        self._call("note_problems", training.note)
         self._call("before_step", context)
 
     def before_forward(self) -> None:

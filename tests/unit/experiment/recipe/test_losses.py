@@ -114,7 +114,7 @@ def test_what_to_do_about_labels_is_said_and_helps() -> None:
     )
 
     for found, words in (
-        (torch.tensor([1, 3]), r"lie in 0\.\.2: give labels - 1"),
+        (torch.tensor([1, 3]), r"be in 0\.\.2: give labels - 1"),
         (torch.tensor([0, -1]), r"give loss=torch\.nn\.CrossEntropyLoss\(ignore_index=-1\)"),
         (torch.tensor([0, 9]), "give the last layer 10 outputs, or look where 9 comes from"),
         (torch.tensor([[0], [1]]), r"give labels\.squeeze\(1\)"),

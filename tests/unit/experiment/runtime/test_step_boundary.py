@@ -154,7 +154,7 @@ def test_a_callback_of_a_step_is_refused_instead_of_waiting_for_itself(tmp_path)
 
     def ask(event: Event) -> None:
         if isinstance(event, StepDone):
-            with pytest.raises(RuntimeError, match="from inside a step") as caught:
+            with pytest.raises(RuntimeError, match="called inside a step") as caught:
                 between_steps(exp, draw)
             problems.append(str(caught.value))
 
