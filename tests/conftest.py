@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import os
 import random
 import signal
@@ -99,7 +100,9 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     services = sys.modules.get("workbench.experiment.services")
     if services is not None:  # fixtures of a module make experiments before any of a test's
-        services.provide(services.Services(send=_to_ranks))
+        # the function itself: a frame of a test's would be shown as a user's own code
+        mirror = importlib.import_module("workbench.parallel.session.mirror")
+        services.provide(services.Services(send=mirror.send))
 
 
 def _length(path: Path) -> int:
@@ -120,12 +123,6 @@ def _whole_experiments(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     with services.only(None):
         yield
-
-
-def _to_ranks(training, plan, folder):
-    from workbench.parallel.session.mirror import send
-
-    return send(training, plan, folder)
 
 
 @pytest.fixture(autouse=True)

@@ -119,7 +119,10 @@ def problems(checks: Sequence[Check], feature: Feature | None = None) -> list[Pr
 
     for check in checks:
         thread = threading.Thread(target=run, args=(check,), name="workbench-self-check")
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # the interpreter is ending: nothing that is found will be seen
+            break
         thread.join()
     return found
 

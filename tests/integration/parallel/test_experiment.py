@@ -97,7 +97,7 @@ def test_a_run_directory_that_is_removed_leaves_the_training_as_it_left(tmp_path
     while (experiment.path / "parallel").exists():  # ranks write there meanwhile
         shutil.rmtree(experiment.path / "parallel", ignore_errors=True)
     run.pause()
-    with pytest.raises(RunError, match=r"No such file|no whole checkpoint"):
+    with pytest.raises(RunError, match=r"No such file|no complete checkpoint"):
         run.wait(120)
     assert experiment.status == "exception"
     assert experiment.step_count == 3
