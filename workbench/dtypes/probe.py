@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 from workbench.dtypes.record_builder import About, build_record
 from workbench.dtypes.recorder import BACKWARD, FORWARD, UPDATE, Recorder
 from workbench.experiment.loop.probe import StepContext, StepProbe
-from workbench.torch_private.self_check import notes_of, self_check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import torch
 
     from workbench.records.dtypes import DtypeRecord
@@ -25,6 +22,7 @@ class DtypeProbe(StepProbe):
     """
 
     kind: ClassVar[str] = "dtypes"
+    feature = "types"
 
     def __init__(self, modes: str = "") -> None:
         self._modes = modes
@@ -32,18 +30,8 @@ class DtypeProbe(StepProbe):
         self._recorder: Recorder | None = None
         self._entered = False
 
-    def note_problems(self, note: Callable[[str], None]) -> None:
-        """Note what this torch lacks or does otherwise."""
-        for problem in self_check("types"):
-            note(problem.sentence)
-
     def before_step(self, context: StepContext) -> None:
-        """Learn the model's paths.
-
-        Raises:
-            MissingInTorchError: no types can be recorded with this torch.
-        """
-        notes_of("types")
+        """Learn the model's paths."""
         self._context = context
         self._recorder = Recorder(context.model)
 

@@ -15,11 +15,8 @@ from workbench.graph.core.graph_root import root_of
 from workbench.graph.core.model_names import weak_storages
 from workbench.graph.core.walk import walk
 from workbench.graph.forward.forward_trace import Trace
-from workbench.torch_private.self_check import notes_of, self_check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import torch
 
     from workbench.graph.backward.gradient_watch import GradientWatch
@@ -38,6 +35,7 @@ class GraphProbe(StepProbe):
     """
 
     kind: ClassVar[str] = "graph"
+    feature = "graphs"
 
     def __init__(self, *, gradients: bool = True) -> None:
         self._gradients = gradients
@@ -46,18 +44,8 @@ class GraphProbe(StepProbe):
         self._record: GraphRecord | None = None
         self._watch: GradientWatch | None = None
 
-    def note_problems(self, note: Callable[[str], None]) -> None:
-        """Note what this torch lacks or does otherwise."""
-        for problem in self_check("graphs"):
-            note(problem.sentence)
-
     def before_step(self, context: StepContext) -> None:
-        """Remember the step that runs.
-
-        Raises:
-            MissingInTorchError: no graph can be captured with this torch.
-        """
-        notes_of("graphs")
+        """Remember the step that runs."""
         self._context = context
 
     def before_forward(self) -> None:

@@ -22,11 +22,8 @@ from workbench.memory.recording.recorder import Recorder, current_recorder, refu
 from workbench.memory.recording.undispatched_memory import undispatched_memory
 from workbench.memory.simulated_gpu.gpu_recorder import GpuRecorder
 from workbench.records import CATEGORIES, MemoryRecord
-from workbench.torch_private.self_check import notes_of, self_check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from workbench.memory.simulated_gpu.work_record import Work
 
 
@@ -40,6 +37,7 @@ class MemoryProbe(StepProbe):
     """
 
     kind: ClassVar[str] = "memory"
+    feature = "memory"
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -49,18 +47,8 @@ class MemoryProbe(StepProbe):
         self._work: Work | None = None
         """The step, if it is recorded anyway because it runs on a simulated GPU."""
 
-    def note_problems(self, note: Callable[[str], None]) -> None:
-        """Note what this torch lacks or does otherwise."""
-        for problem in self_check("memory"):
-            note(problem.sentence)
-
     def before_step(self, context: StepContext) -> None:
-        """Name what is allocated already, then start recording.
-
-        Raises:
-            MissingInTorchError: no memory can be recorded with this torch.
-        """
-        notes_of("memory")
+        """Name what is allocated already, then start recording."""
         self._context = context
         running = current_recorder()
         if isinstance(running, GpuRecorder) and running.work is not None:

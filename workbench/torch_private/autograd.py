@@ -316,8 +316,8 @@ def _check_function() -> None:
             return value.clone()
 
         @staticmethod
-        def backward(_ctx: Any, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
-            return gradient
+        def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:  # noqa: ARG004 - its signature
+            return gradients[0]
 
     result: torch.Tensor = cast(Any, Identity).apply(_leaf())
     expect(forward_class(_node(result)) is Identity, "a node does not name its Function")
@@ -441,10 +441,7 @@ CHECKS = (
         ("torch.autograd._get_sequence_nr", f"{_N}._sequence_nr"),
         "the order of operations",
         _check_numbers,
-        vital_for=(
-            "graphs",
-            "memory",
-        ),
+        vital_for=("graphs", "memory"),
     ),
     Check(
         (f"{_N}._input_metadata",),

@@ -141,10 +141,7 @@ CHECKS = (
         ),
         "modes for functions that a cell has entered",
         _check_function_modes,
-        concerns=(
-            "training",
-            "graphs",
-        ),
+        concerns=("training", "graphs"),
         vital_for=("graphs",),
     ),
     Check(
@@ -156,16 +153,8 @@ CHECKS = (
         ),
         "modes for operators that a cell has entered",
         _check_dispatch_modes,
-        concerns=(
-            "training",
-            "memory",
-            "types",
-            "parallel",
-        ),
-        vital_for=(
-            "memory",
-            "types",
-        ),
+        concerns=("training", "memory", "types", "parallel"),
+        vital_for=("memory", "types"),
     ),
     Check(
         ("torch.utils._device.DeviceContext",),

@@ -98,15 +98,8 @@ CHECKS = (
         ("torch.nn.Module._parameters", "torch.nn.Module._buffers"),
         "the parameters and buffers of a module itself",
         _check_tables,
-        concerns=(
-            "graphs",
-            "training",
-            "memory",
-        ),
-        vital_for=(
-            "graphs",
-            "training",
-        ),
+        concerns=("graphs", "training", "memory"),
+        vital_for=("graphs", "training"),
     ),
     Check(
         (

@@ -34,9 +34,6 @@ CHECKS = (
         ),
         "tensors inside a batch",
         _check_trees,
-        vital_for=(
-            "training",
-            "types",
-        ),
+        vital_for=("training", "types"),
     ),
 )

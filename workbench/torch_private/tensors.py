@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import torch
 
+from workbench.torch_private.autograd import raw_values, without_dispatch
 from workbench.torch_private.lookup import Check, expect, private
 
 _base: Any = torch._C.TensorBase
@@ -22,7 +23,6 @@ _data_address: Callable[[torch.Tensor], int] = private("torch._C._data_address")
 _get_unwrapped: Callable[[torch.Tensor], torch.Tensor] = private(
     "torch._C._functorch.get_unwrapped"
 )
-_without_dispatch: Callable[[], Any] = private("torch._C._DisableTorchDispatch")
 
 layout_of: Callable[[torch.Tensor], torch.layout] = _base.layout.__get__
 num_values: Callable[[torch.Tensor], int] = _base.numel
@@ -197,7 +197,7 @@ def _is_handed_to_hooks(tensor: torch.Tensor) -> bool:
             torch.inference_mode(mode=False),
             torch.enable_grad(),
             hooks,
-            _without_dispatch(),
+            without_dispatch(),
         ):
             torch.ones((), device=tensor.device, requires_grad=True).mul(tensor)
     except RuntimeError:  # hooks are forbidden here, as inside `torch.func.grad`
@@ -270,9 +270,6 @@ def _check_layouts() -> None:
 
 
 def _check_numbers() -> None:
-    # the saved number itself: autograd's wrapper reads it without unpacking
-    from workbench.torch_private.autograd import raw_values
-
     for number in (2.0, True):
         node: Any = (_values().requires_grad_() * number).grad_fn
         (saved,) = raw_values(node, "_raw_saved_other")
@@ -293,28 +290,15 @@ CHECKS = (
         ("torch._C.TensorBase._version",),
         "writes in place",
         _check_versions,
-        concerns=(
-            "training",
-            "graphs",
-            "parallel",
-        ),
-        vital_for=(
-            "training",
-            "graphs",
-        ),
+        concerns=("training", "graphs", "parallel"),
+        vital_for=("training", "graphs"),
     ),
     Check(
         ("torch._C.StorageBase._cdata",),
         "which tensors share memory",
         _check_storages,
-        concerns=(
-            "graphs",
-            "memory",
-        ),
-        vital_for=(
-            "graphs",
-            "memory",
-        ),
+        concerns=("graphs", "memory"),
+        vital_for=("graphs", "memory"),
     ),
     Check(
         ("torch._C._data_address",), "tensors without memory", _check_memory, concerns=("graphs",)
@@ -339,13 +323,10 @@ CHECKS = (
         ),
         "the memory of sparse tensors and of oneDNN's",
         _check_layouts,
-        concerns=(
-            "graphs",
-            "memory",
-        ),
+        concerns=("graphs", "memory"),
     ),
     Check(
-        ("torch._C._DisableTorchDispatch",),
+        ("torch.autograd.graph.Node._raw_saved_other",),
         "Python numbers in a graph",
         _check_numbers,
         concerns=("graphs",),

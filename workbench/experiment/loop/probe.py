@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from workbench.torch_private.lookup import MissingInTorchError
+from workbench.torch_private.self_check import notes_of, self_check
 from workbench.trust import error_message
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from workbench.experiment.training import Training
     from workbench.records import Record
+    from workbench.torch_private.self_check import Feature
 
 
 class StepProbe:
@@ -29,9 +31,9 @@ class StepProbe:
 
     kind: ClassVar[str] = ""
     """``graph`` or ``memory``."""
-
-    def note_problems(self, note: Callable[[str], None]) -> None:
-        """Call ``note`` with a sentence for everything in which this torch differs."""
+    feature: ClassVar[Feature | None] = None
+    """What it needs of torch's private names (`workbench.torch_private.self_check`); they are
+    checked before the step. None: it needs none."""
 
     def before_step(self, context: StepContext) -> None:
         """Called before the batch is moved to the device."""
@@ -159,7 +161,7 @@ class Probing:
             batch=batch,
             compiled=training.modeset.compiled,
         )
-        self._call("note_problems", training.note)
+        self._check_torch(training)
         self._call("before_step", context)
 
     def before_forward(self) -> None:
@@ -195,6 +197,18 @@ class Probing:
         for handle in self.handles:
             handle.capture_id = capture_id
             handle.deliver(record, "" if record is not None else problem)
+
+    def _check_torch(self, training: Training) -> None:
+        """Note in what this torch differs; without what the probe needs, it is dropped."""
+        feature = self._probe.feature
+        if feature is None:
+            return
+        for problem in self_check(feature):
+            training.note(problem.sentence)
+        try:
+            notes_of(feature)
+        except MissingInTorchError as error:
+            self._failed("before_step", error)
 
     def _call(self, hook: str, *args: Any) -> None:
         if self._problem:

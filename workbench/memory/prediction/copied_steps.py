@@ -1,4 +1,4 @@
-"""Two steps of a copy, run the operations CUDA would run them: the basis of predictions.
+"""Two steps of a copy, run the way CUDA would run them: the basis of predictions.
 
 Fake tensors are tried first, because they cost neither memory nor time; a model that cannot run on
 them (its control flow depends on values) is copied and run for real, unless that was excluded, or
