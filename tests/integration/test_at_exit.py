@@ -146,7 +146,14 @@ def test_workers_of_a_loader_end_with_the_script(scripts: Scripts) -> None:
         exp.run(epochs=1_000_000)
         until(lambda: exp.step_count > 20)
         import psutil
-        print(*(child.pid for child in psutil.Process().children(recursive=True)))
+
+        def workers():  # of the epoch that is under way: between two epochs there are none
+            global found
+            found = [child.pid for child in psutil.Process().children(recursive=True)]
+            return len(found) >= 2
+
+        until(workers)
+        print(*found)
         """,
     )
     assert done.returncode == 0, done.stderr

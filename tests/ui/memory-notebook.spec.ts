@@ -22,7 +22,7 @@ const answers = [
   'default: peak reserved memory 730 MiB', // shortest batches first
   'default: peak reserved memory 602 MiB', // longest first
   'Out of memory: 4.0 MiB requested in blocks.3 (forward), step 1, on a 640 MiB GPU',
-  'Free on the GPU  18.0 MiB',
+  'Free on the GPU   18.0 MiB',
   'what helps, as tried:',
   'Experiment small: finished',
   'predicted peak 3.6 GiB', // on a T4
