@@ -224,7 +224,7 @@ def _module(request: dict[str, Any]) -> None:
 class ForkServer:
     """The server, whose `start_group` stands for that of `workbench.processes`.
 
-    Give that to `workbench.parallel.launch.launch` where workers are started.
+    Give that to `workbench.parallel.launch.worker_processes` where workers are started.
     """
 
     def __init__(self, environment: dict[str, str]) -> None:
@@ -245,7 +245,7 @@ class ForkServer:
     def start_group(self, command: list[str], **options: Any) -> Any:
         """A launcher of ranks or a variant of a comparison, from the server; others as before."""
         self.started += 1
-        has_ranks = "workbench.parallel.launch.launcher" in command
+        has_ranks = "workbench.parallel.launch.launcher_program" in command
         if not has_ranks and command[1:3] != ["-m", "workbench.compare.variant_program"]:
             return start_group(command, **options)
         at = len(command) - 1 - command[::-1].index("-m")

@@ -63,7 +63,7 @@ def test_the_contracts_hold() -> None:
         ),
         ("graph/__init__.py", "import workbench.memory", "imports run one way"),
         (
-            "server/runs.py",
+            "server/run_listing.py",
             "import workbench.modes.core.base",
             "the server sees only records, processes, trust and the allocator",
         ),
@@ -74,7 +74,7 @@ def test_the_contracts_hold() -> None:
             "what runs without torch never imports it",
         ),
         (
-            "server/runs.py",
+            "server/run_listing.py",
             "import torch",
             "what runs without torch never imports it",
         ),

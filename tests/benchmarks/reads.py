@@ -63,7 +63,7 @@ class _Wholes(TorchFunctionMode):
 
 
 def _caller() -> str:
-    """The nearest file of Workbench up the stack, as ``experiment/loop/step_undo.py``."""
+    """The nearest file of Workbench up the stack, as ``experiment/loop/step_guard.py``."""
     frame = sys._getframe(2)
     while frame is not None:
         if frame.f_code.co_filename.startswith(_PACKAGE):

@@ -126,7 +126,7 @@ def test_only_the_guard_of_the_weights_reads_a_tensor_while_training(
     """Logging, timing and TensorBoard read nothing there; the pulse thread does.
 
     The guard looks at the loss and at one flag for all gradients before every update. On the CPU
-    both are plain loads; for its cost on an accelerator see `workbench.experiment.loop.step_undo`.
+    both are plain loads; for its cost on an accelerator see `workbench.experiment.loop.step_guard`.
     At the end of the run the log is flushed once more, which is one read.
     """
     steps, model = 40, loops.mlp()
@@ -146,5 +146,5 @@ def test_only_the_guard_of_the_weights_reads_a_tensor_while_training(
     detach()
     counts = watch.reads.counts
     assert counts.pop("experiment/loop/scalars.py", 0) <= 1
-    assert counts == {"experiment/loop/step_undo.py": 2 * (steps - 1)}
+    assert counts == {"experiment/loop/step_guard.py": 2 * (steps - 1)}
     assert len(experiment.scalars.last("train/loss", steps)) == steps

@@ -19,7 +19,7 @@ from tests.benchmarks.table import (
     ratio_line,
     ratios,
 )
-from workbench.server.runs import Lister
+from workbench.server.run_listing import Lister
 from workbench.trust import OpenFile, Seal, harmless, open_regular, stranger_in
 
 ROUNDS = 25

@@ -16,7 +16,7 @@ from tests.equivalence.recipes import Recipe, arrays, make_loss, make_model
 from tests.equivalence.sources import SOURCES, VALIDATIONS
 from tests.equivalence.trace import Trace
 from workbench.experiment import Experiment, RunError
-from workbench.experiment.loop.step_undo import NonFiniteError
+from workbench.experiment.loop.step_guard import NonFiniteError
 from workbench.experiment.report.events import EpochDone, Event, StepDone
 
 

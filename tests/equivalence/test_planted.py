@@ -21,7 +21,7 @@ from tests.equivalence.recipes import Recipe, is_possible
 from workbench.experiment.data import data, sources
 from workbench.experiment.data.cursor import Cursor
 from workbench.experiment.loop import step, validation
-from workbench.experiment.loop.step_undo import Guard
+from workbench.experiment.loop.step_guard import Guard
 from workbench.experiment.loop.train_mode import TrainMode
 from workbench.experiment.recipe.schedules import Schedule
 from workbench.experiment.recipe.targets import AnswerReader, Answers

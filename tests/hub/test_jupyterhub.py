@@ -145,8 +145,8 @@ AT_WORK = {
     "jupyterhub.singleuser": 1,
     "ipykernel_launcher": 1,
     "workbench.server.tensorboard_process": 1,
-    "workbench.server.runs_process": 1,  # while the side panel lists runs
-    "workbench.parallel.launch.launcher": 1,
+    "workbench.server.listing_program": 1,  # while the side panel lists runs
+    "workbench.parallel.launch.launcher_program": 1,
     "workbench.parallel.rank.program": 4,  # two ranks, and the loader worker of each
 }
 """What a server has started, itself included, while an experiment trains on two ranks."""

@@ -13,7 +13,7 @@ from tests.integration.support import batchless, net
 from workbench.experiment import (
     Experiment,
 )
-from workbench.parallel.launch import launch
+from workbench.parallel.launch import worker_processes
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def exp(tmp_path: Path) -> Iterator[Experiment]:
 def fork_server() -> Iterator[ForkServer]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # ranks share them
-    server = ForkServer(launch._environment(2))
+    server = ForkServer(worker_processes._environment(2))
     torch.set_num_threads(before)
     yield server
     server.close()
@@ -41,6 +41,6 @@ def forked_ranks(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> It
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    monkeypatch.setattr(launch, "start_group", fork_server.start_group)
+    monkeypatch.setattr(worker_processes, "start_group", fork_server.start_group)
     yield
     torch.set_num_threads(before)

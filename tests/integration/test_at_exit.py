@@ -19,7 +19,7 @@ from tests.fork_server import ForkServer
 from tests.integration.cells import run
 from tests.integration.scripts import DEADLINE_S, Scripts, environment
 from tests.waiting import wait_until
-from workbench.server.runs import read_run
+from workbench.server.run_listing import read_run
 
 BEGINNING = """
 import os, sys, threading, time

@@ -15,7 +15,7 @@ from tests.integration.cells import run
 from tests.integration.scripts import DEADLINE_S, environment
 from tests.processes import children_of, is_alive
 from tests.waiting import wait_until
-from workbench.server.runs import read_run
+from workbench.server.run_listing import read_run
 
 BEGINNING = """
 import sys, time

@@ -16,7 +16,7 @@ from tests.integration.support import our_threads
 from workbench.experiment import Experiment, RunError
 from workbench.experiment.data.data import to_device
 from workbench.experiment.loop.scalars import ScalarLog
-from workbench.experiment.loop.step_undo import Guard, NonFiniteError
+from workbench.experiment.loop.step_guard import Guard, NonFiniteError
 from workbench.experiment.recipe.learning_rate import scale_learning_rate
 from workbench.experiment.recipe.losses import Loss
 from workbench.experiment.report.run_directory import RunFolder

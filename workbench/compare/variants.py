@@ -15,7 +15,7 @@ from workbench.experiment.state.process_settings import threads_of_a_rank
 from workbench.modes.layout.mode import Parallel
 from workbench.parallel.exchange.files import ARRAY, Folder
 from workbench.parallel.exchange.stream import Follower, Message, Writer
-from workbench.parallel.launch.launch import Workers
+from workbench.parallel.launch.worker_processes import Workers
 
 if TYPE_CHECKING:
     from workbench.modes import ModeSet

@@ -28,7 +28,8 @@ from workbench.experiment.loop.measures import Measures
 from workbench.experiment.loop.probe import Probing
 from workbench.experiment.loop.scalars import ScalarLog
 from workbench.experiment.loop.step import StepResult, probed_step, train_step
-from workbench.experiment.loop.step_undo import Guard, NonFiniteError, copy_at_risk, noted, undo
+from workbench.experiment.loop.step_guard import Guard, NonFiniteError
+from workbench.experiment.loop.step_undo import copy_at_risk, noted, undo
 from workbench.experiment.loop.train_mode import ChangedInStepError, TrainMode
 from workbench.experiment.loop.validation import validate, validated
 from workbench.experiment.newer_model import Found, Origin

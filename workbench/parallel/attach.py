@@ -21,7 +21,7 @@ from workbench.experiment.loop.stop_condition import Plan
 from workbench.experiment.report.run_directory import RunFolder
 from workbench.parallel.exchange.files import FOLLOWED, LAUNCHER, Folder
 from workbench.parallel.exchange.stream import Follower, Message
-from workbench.parallel.launch.launch import FoundWorkers, key_of_launcher
+from workbench.parallel.launch.worker_processes import FoundWorkers, key_of_launcher
 from workbench.parallel.session.history import History
 from workbench.parallel.session.mirror import Mirror
 from workbench.parallel.session.session import Session

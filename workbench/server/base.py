@@ -36,8 +36,8 @@ from workbench.server.errors import (
     UnknownDashboardError,
     UnsupportedPlatformError,
 )
+from workbench.server.listing_process import RunLists
 from workbench.server.memory_files import MemoryFiles
-from workbench.server.run_lists import RunLists
 from workbench.trust import printable
 
 RESOURCE = "workbench"

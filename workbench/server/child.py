@@ -2,7 +2,7 @@
 
 A request is a line of JSON on its stdin; an answer is a line of JSON, ``{"kind", "bytes"}``,
 followed by that many bytes (`workbench.memory.files.file_process`,
-`workbench.server.runs_process`).
+`workbench.server.listing_program`).
 """
 
 from __future__ import annotations

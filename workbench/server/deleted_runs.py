@@ -31,7 +31,7 @@ from workbench.server.errors import (
     RunInUseError,
 )
 from workbench.server.paths import DELETED_FOLDER
-from workbench.server.runs import is_run, read_run, why_in_use
+from workbench.server.run_listing import is_run, read_run, why_in_use
 
 _ENTRY = re.compile(r"(\d{10,16})-[0-9a-f]{8}")
 """Name of the folder that holds one deleted run: milliseconds since 1970, and a unique part."""

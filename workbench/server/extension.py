@@ -14,8 +14,8 @@ from traitlets import Bool, CFloat, Int, List, Unicode
 from workbench.server.dashboards import Dashboards, DashboardSettings
 from workbench.server.deleted_runs import DeletedRuns
 from workbench.server.handlers import routes
+from workbench.server.listing_process import RunLists
 from workbench.server.memory_files import MemoryFiles, MemoryFileSettings
-from workbench.server.run_lists import RunLists
 
 _CHECK_IDLE_MS = 5_000
 

@@ -21,6 +21,7 @@ from workbench.server.base import Api, ErrorsAsJson
 from workbench.server.dashboards import Dashboard, Dashboards
 from workbench.server.deleted_runs import DeletedRuns
 from workbench.server.errors import BadRequestError, DashboardFailedError
+from workbench.server.listing_process import RunLists
 from workbench.server.memory_files import MemoryFiles
 from workbench.server.memory_handlers import MemoryAskHandler, MemoryRecordHandler
 from workbench.server.paths import contents_path, folder_inside, relative_to_root
@@ -32,7 +33,6 @@ from workbench.server.proxy import (
     without_token,
 )
 from workbench.server.run_handlers import RestoreRunHandler, RunsHandler
-from workbench.server.run_lists import RunLists
 
 
 class PathHandler(Api):

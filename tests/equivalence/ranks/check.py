@@ -24,7 +24,7 @@ from tests.equivalence.ranks.refusals import unclear
 from tests.equivalence.ranks.trace import Trace, difference
 from tests.fork_server import ForkServer
 from workbench.experiment.services import Services, only
-from workbench.parallel.launch import launch
+from workbench.parallel.launch import worker_processes
 from workbench.parallel.session.mirror import send
 
 NUM_NOISY = 2
@@ -56,8 +56,8 @@ def ranks() -> Iterator[ForkServer]:
     """Experiments have their ranks from a fork server, in this process, while inside."""
     with pytest.MonkeyPatch.context() as patch, only(Services(send=_send)):
         torch.set_num_threads(1)  # a kernel's threads are shared among its ranks
-        server = ForkServer(launch._environment(PLAIN.ranks))
-        patch.setattr(launch, "start_group", server.start_group)
+        server = ForkServer(worker_processes._environment(PLAIN.ranks))
+        patch.setattr(worker_processes, "start_group", server.start_group)
         try:
             yield server
         finally:
@@ -69,7 +69,7 @@ def ordinary_ranks() -> Iterator[Counted]:
     """No server while inside: the launcher is torch's, ranks import what they need, as ever."""
     counted: Any = type("Counting", (), {"started": 0})()
 
-    class Counting(launch.Workers):
+    class Counting(worker_processes.Workers):
         def __init__(self, *arguments: Any, **options: Any) -> None:
             counted.started += 1
             super().__init__(*arguments, **options)

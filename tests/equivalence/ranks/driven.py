@@ -36,7 +36,7 @@ from tests.equivalence.ranks.recipes import (
 from tests.equivalence.ranks.trace import Trace, look
 from tests.equivalence.sources import SOURCES, VALIDATIONS
 from workbench.experiment import Experiment, RunError
-from workbench.experiment.loop.step_undo import NonFiniteError
+from workbench.experiment.loop.step_guard import NonFiniteError
 from workbench.experiment.report.events import EpochDone, Event, ModesChanged, StepDone
 
 

@@ -20,7 +20,7 @@ from torch.distributed.tensor import DTensor
 from workbench.experiment.loop.validation import Tally
 from workbench.experiment.training import Training
 from workbench.modes import ModeSet
-from workbench.parallel.data import batches
+from workbench.parallel.data import rank_batches
 from workbench.parallel.rank import rank, step
 from workbench.parallel.rank.rank import Rank
 from workbench.parallel.rank.step import RankGuard
@@ -66,24 +66,24 @@ def loss_is_told_wrongly() -> None:
 
 def rows_are_left_out() -> None:
     """The second rank begins one row late."""
-    bounds = batches.RankSource._bounds
+    bounds = rank_batches.RankSource._bounds
 
-    def late(self: batches.RankSource, rows: int) -> tuple[int, int]:
+    def late(self: rank_batches.RankSource, rows: int) -> tuple[int, int]:
         first, last = bounds(self, rows)
         return (first + bool(first) if last - first > 1 else first), last
 
-    batches.RankSource._bounds = late
+    rank_batches.RankSource._bounds = late
 
 
 def rows_are_seen_twice() -> None:
     """Both ranks have the same half."""
-    bounds = batches.RankSource._bounds
+    bounds = rank_batches.RankSource._bounds
 
-    def same(self: batches.RankSource, rows: int) -> tuple[int, int]:
+    def same(self: rank_batches.RankSource, rows: int) -> tuple[int, int]:
         self._rank = 0
         return bounds(self, rows)
 
-    batches.RankSource._bounds = same
+    rank_batches.RankSource._bounds = same
 
 
 def first_batch_again() -> None:

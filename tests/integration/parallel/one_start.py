@@ -21,7 +21,7 @@ from workbench.experiment import Experiment
 from workbench.experiment.data.sampler import EpochSampler
 from workbench.parallel.exchange.files import Folder
 from workbench.parallel.exchange.stream import Follower
-from workbench.parallel.launch.launch import Workers
+from workbench.parallel.launch.worker_processes import Workers
 from workbench.parallel.transfer.checkpoint import load
 
 STEPS = 15

@@ -20,7 +20,7 @@ from tests.integration.parallel.support import losses, made
 from tests.processes import children_of, is_alive
 from tests.waiting import wait_until
 from workbench.parallel.attach import attach
-from workbench.server.runs import read_run
+from workbench.server.run_listing import read_run
 from workbench.trust import Seal
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -33,7 +33,7 @@ from tests.integration.parallel.support import (
 )
 from workbench.experiment import Experiment, Run
 from workbench.parallel.exchange.files import Folder
-from workbench.parallel.launch.launch import Workers
+from workbench.parallel.launch.worker_processes import Workers
 from workbench.parallel.transfer.checkpoint import load
 
 BEFORE, AWAY, AFTER = 5, 25, 35

@@ -22,7 +22,7 @@ from tests.integration.parallel.support import CLASSES, SAMPLES, Net, made, prep
 from workbench.experiment import Experiment, RunError
 from workbench.parallel.exchange.files import Folder
 from workbench.parallel.exchange.stream import Follower
-from workbench.parallel.launch.launch import Workers
+from workbench.parallel.launch.worker_processes import Workers
 from workbench.parallel.transfer.checkpoint import load
 from workbench.parallel.transfer.job_pickle import PackingError
 

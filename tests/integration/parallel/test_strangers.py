@@ -29,7 +29,7 @@ from tests.waiting import wait_until
 from workbench.experiment import Experiment, RunError
 from workbench.parallel.attach import _take_seal
 from workbench.parallel.exchange.files import Folder, Job
-from workbench.server.runs import Lister
+from workbench.server.run_listing import Lister
 from workbench.trust import NotAFileError, Seal, SealError, open_beneath, seal
 
 pytestmark = needs_a_stranger

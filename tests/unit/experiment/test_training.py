@@ -28,7 +28,7 @@ from tests.unit.experiment.plain_loop import (
 )
 from workbench.experiment import Experiment
 from workbench.experiment.data.data import DataError
-from workbench.experiment.loop.step_undo import NonFiniteError
+from workbench.experiment.loop.step_guard import NonFiniteError
 
 # -- an optimizer over a part of the model ----------------------------------------------------
 

@@ -22,7 +22,7 @@ from workbench.server.errors import (
     RunInUseError,
 )
 from workbench.server.paths import DELETED_FOLDER, folder_itself
-from workbench.server.runs import list_runs
+from workbench.server.run_listing import list_runs
 from workbench.trust import Seal
 
 FINISHED = {"name": "digits", "status": "finished", "updated_at": 5.0}

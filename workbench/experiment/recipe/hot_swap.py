@@ -12,14 +12,13 @@ parameters in its groups, and the state that it keeps for each, are exchanged.
 from __future__ import annotations
 
 import copy
-import sys
 from collections.abc import Iterator
 from typing import Any, cast
 
 import torch
 from torch import nn
 
-from workbench.experiment.state.user_code import is_user_module
+from workbench.experiment.recipe.optimizers import optimizers_in
 from workbench.records import CarryRow
 
 _DEPTH = 3
@@ -74,20 +73,6 @@ def swap(
 def shape_text(tensor: torch.Tensor) -> str:
     """Format a shape: ``64×3×3×3``, or ``scalar``."""
     return "×".join(map(str, tensor.shape)) or "scalar"
-
-
-def optimizers_in(optimizer: torch.optim.Optimizer) -> list[torch.optim.Optimizer]:
-    """Return ``optimizer``, and those that it wraps to step with (SAM, Lookahead)."""
-    found = [optimizer]
-    for one in found:
-        for value in vars(one).values():
-            parts = cast("list[Any]", value) if isinstance(value, (list, tuple)) else [value]
-            found += [
-                part
-                for part in parts
-                if isinstance(part, torch.optim.Optimizer) and all(part is not f for f in found)
-            ]
-    return found
 
 
 class _Taken:
@@ -358,38 +343,3 @@ def _holds(value: Any, held: set[int], depth: int) -> bool:
     if depth and isinstance(value, (list, tuple, set)):
         return any(_holds(one, held, depth - 1) for one in cast("list[Any]", value))
     return False
-
-
-# The current code of a model whose class was defined in a notebook cell, or in the user's file.
-#
-# Running the cell again, or loading the file again, makes a new class; instances keep the old one.
-# Before a failed step is replayed, every module whose class has been replaced where it was defined
-# takes the new class, as IPython's autoreload does. Parameters and buffers stay.
-
-
-def renew_classes(model: nn.Module) -> tuple[str, ...]:
-    """Give every module its class's current definition; return the names of changed classes."""
-    changed: dict[str, None] = {}
-    for module in model.modules():
-        current = current_class(type(module))
-        if current is None or current is type(module):
-            continue
-        try:
-            module.__class__ = current
-        except TypeError:
-            continue  # its memory layout differs (__slots__): it cannot be renewed in place
-        changed[current.__name__] = None
-    return tuple(changed)
-
-
-def current_class(cls: type) -> type[nn.Module] | None:
-    """Return what the user's module now holds under the class's qualified name.
-
-    The result is None for a library's class.
-    """
-    if not is_user_module(cls.__module__):
-        return None
-    found: Any = sys.modules.get(cls.__module__)
-    for part in cls.__qualname__.split("."):
-        found = getattr(found, part, None)
-    return found if isinstance(found, type) and issubclass(found, nn.Module) else None

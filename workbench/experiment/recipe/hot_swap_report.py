@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.utils import parametrize
 from torch.optim.swa_utils import AveragedModel
 
-from workbench.experiment.recipe.hot_swap import optimizers_in
+from workbench.experiment.recipe.optimizers import optimizers_in
 from workbench.experiment.state.function_reach import reached
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -146,3 +146,17 @@ def _needs_closure(optimizer: torch.optim.Optimizer) -> bool:
 def _valid() -> str:
     names = ", ".join(_OPTIMIZERS)
     return f"valid: {names}, a torch.optim.Optimizer, or a callable that takes the parameters"
+
+
+def optimizers_in(optimizer: torch.optim.Optimizer) -> list[torch.optim.Optimizer]:
+    """Return ``optimizer``, and those that it wraps to step with (SAM, Lookahead)."""
+    found = [optimizer]
+    for one in found:
+        for value in vars(one).values():
+            parts = cast("list[Any]", value) if isinstance(value, (list, tuple)) else [value]
+            found += [
+                part
+                for part in parts
+                if isinstance(part, torch.optim.Optimizer) and all(part is not f for f in found)
+            ]
+    return found

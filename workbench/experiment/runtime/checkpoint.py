@@ -1,6 +1,6 @@
 """Checkpoints: the state of a training as CPU tensors, and a writer that never delays it.
 
-The live state is always that of the last good step (`workbench.experiment.loop.step_undo`), so no
+The live state is always that of the last good step (`workbench.experiment.loop.step_guard`), so no
 second copy of it is kept in memory. On disk, ``checkpoints/last.pt`` is replaced atomically, at
 most every `PERIOD_S` seconds at the end of an epoch and at the end of a run, by a thread of its
 own.

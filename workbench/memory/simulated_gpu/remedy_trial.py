@@ -19,7 +19,8 @@ import torch
 
 from workbench.experiment.data.data import copied
 from workbench.experiment.failure.release import release_frames
-from workbench.experiment.loop.step_undo import NonFiniteError, undone
+from workbench.experiment.loop.step_guard import NonFiniteError
+from workbench.experiment.loop.step_undo import undone
 from workbench.experiment.loop.validation import Tally, evaluate
 from workbench.memory.simulated_gpu.gpu_recorder import Interrupted
 from workbench.memory.simulated_gpu.simulated_gpu import SimulatedGpu

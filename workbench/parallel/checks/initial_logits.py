@@ -43,7 +43,7 @@ from workbench.trust import error_message
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
     from workbench.modes.layout.layout import Layout
-    from workbench.parallel.data.batches import Part
+    from workbench.parallel.data.rank_batches import Part
 
 
 class FirstLook:

@@ -1,6 +1,7 @@
 """The program of a rank.
 
-``python -m workbench.parallel.launch.launcher ... -m workbench.parallel.rank.program FOLDER``
+``python -m workbench.parallel.launch.launcher_program ...
+-m workbench.parallel.rank.program FOLDER``
 
 The error that ends a rank is written to a file of that rank, so that the process that started it
 can report it to the user; the launcher then ends the other ranks. A rank whose launcher is gone
@@ -26,7 +27,7 @@ import torch.distributed as dist
 
 from workbench.experiment.failure.failure import fault_of
 from workbench.parallel.exchange.files import FAULT, Folder
-from workbench.parallel.launch.launch import MEETING
+from workbench.parallel.launch.worker_processes import MEETING
 from workbench.parallel.rank.rank import Rank
 from workbench.parallel.transfer.job_pickle import unpack
 from workbench.processes import is_orphaned, parent

@@ -19,7 +19,8 @@ from torch import nn
 
 from workbench.experiment.data.sources import ArraySource, LoaderSource
 from workbench.experiment.loop.measures import is_sampled
-from workbench.experiment.loop.step_undo import NonFiniteError, undo
+from workbench.experiment.loop.step_guard import NonFiniteError
+from workbench.experiment.loop.step_undo import undo
 from workbench.experiment.loop.stop_condition import Plan
 from workbench.experiment.recipe.learning_rate import scale_learning_rate
 from workbench.experiment.recipe.losses import logits_of
@@ -34,8 +35,8 @@ from workbench.parallel.checks.replicas import compare
 from workbench.parallel.checks.reshard_optimizer import keep_attributes, parameters_followed
 from workbench.parallel.checks.structure import NewPathError, Structure, StructureChangedError
 from workbench.parallel.checks.trial_step import draws_numbers, needs_whole
-from workbench.parallel.data.batches import Part, RankBatches, RankSource
 from workbench.parallel.data.draws import Draws
+from workbench.parallel.data.rank_batches import Part, RankBatches, RankSource
 from workbench.parallel.exchange.files import Folder, Job
 from workbench.parallel.exchange.rank_reports import RankReportWriter
 from workbench.parallel.exchange.stream import Follower, Message, Writer

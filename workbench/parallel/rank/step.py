@@ -24,7 +24,7 @@ from torch.distributed.tensor import DTensor
 from workbench.experiment.data.data import split, to_device
 from workbench.experiment.loop.measures import is_sampled
 from workbench.experiment.loop.step import forward
-from workbench.experiment.loop.step_undo import Guard, NonFiniteError
+from workbench.experiment.loop.step_guard import Guard, NonFiniteError
 from workbench.gradient_flow.log import gradient_norms
 from workbench.parallel.checks.branches import reached, zero_for
 from workbench.parallel.checks.structure import NewPathError, Structure, StructureChangedError
@@ -35,8 +35,8 @@ from workbench.parallel.rank.same_numbers import numbers_of_first_rank
 if TYPE_CHECKING:
     from workbench.experiment.training import Training
     from workbench.parallel.checks.model_paths import ModelPaths
-    from workbench.parallel.data.batches import Part
     from workbench.parallel.data.draws import Draws
+    from workbench.parallel.data.rank_batches import Part
     from workbench.parallel.rank.gradients import Gradients
     from workbench.parallel.rank.parameter_hooks import ParameterHooks
     from workbench.parallel.rank.whole_batch_loss import RankLoss

@@ -33,7 +33,7 @@ from workbench.experiment.state.rng import TorchState
 from workbench.modes.layout.layout import reshard
 from workbench.parallel.checks.batch_sums import ParameterValues
 from workbench.parallel.checks.replicas import Checksum, checksums, of_all_ranks
-from workbench.parallel.data.batches import Part, RankBatches
+from workbench.parallel.data.rank_batches import Part, RankBatches
 from workbench.parallel.sentences import listed
 from workbench.parallel.transfer.object_state import differing
 

@@ -33,7 +33,7 @@ from workbench.parallel.data.sample_rows import cut, has_items, joined_items, le
 
 if TYPE_CHECKING:
     from workbench.parallel.checks.initial_logits import FirstLook
-    from workbench.parallel.data.batches import Part
+    from workbench.parallel.data.rank_batches import Part
 
 LARGE_BYTES = 64 * 2**20
 """Size of the outputs of a whole batch from which on a note reports it."""

@@ -20,7 +20,7 @@ import torch
 
 from workbench.experiment.data.data import batch_size_of, split
 from workbench.experiment.loop.local_steps import MOST
-from workbench.experiment.loop.step_undo import NonFiniteError
+from workbench.experiment.loop.step_guard import NonFiniteError
 from workbench.experiment.loop.validation import Validation
 from workbench.experiment.recipe.learning_rate import follow_learning_rate, scale_learning_rate
 from workbench.experiment.report.events import EpochDone, StepDone

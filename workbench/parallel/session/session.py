@@ -20,10 +20,10 @@ from workbench.experiment.runtime.remote import RemoteError
 from workbench.modes.core.model_blocks import find_blocks
 from workbench.modes.layout.layout import Layout
 from workbench.parallel.checks.parameter_use import unshardable, why_not_in
-from workbench.parallel.data.batches import RankSource
+from workbench.parallel.data.rank_batches import RankSource
 from workbench.parallel.exchange.files import SAVE_EVERY_S, Folder, Job
 from workbench.parallel.exchange.stream import Follower, Message, Writer
-from workbench.parallel.launch.launch import FoundWorkers, Workers
+from workbench.parallel.launch.worker_processes import FoundWorkers, Workers
 from workbench.parallel.sentences import listed
 from workbench.parallel.session.history import History
 from workbench.parallel.transfer.checkpoint import load, save

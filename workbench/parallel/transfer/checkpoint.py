@@ -35,7 +35,7 @@ from torch.distributed.checkpoint.metadata import Metadata, StorageMeta, TensorS
 
 from workbench.experiment.data.dataset_generators import Held, held_by
 from workbench.modes.layout.layout import reshard
-from workbench.parallel.data.batches import RankSource
+from workbench.parallel.data.rank_batches import RankSource
 from workbench.parallel.exchange.files import REST
 from workbench.parallel.sentences import listed
 from workbench.parallel.transfer.job_pickle import from_known, to_known

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from tests.integration.parallel.support import EarlyExit, Net, losses, made, moments
 from workbench.experiment.state.value_snapshots import MOST_ELEMENTS
-from workbench.parallel.data.batches import RankSource
+from workbench.parallel.data.rank_batches import RankSource
 from workbench.parallel.transfer.checkpoint import NotLoadedError, _SealedReader, load, save
 
 

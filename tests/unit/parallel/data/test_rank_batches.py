@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from workbench.experiment.data.data import data_source
 from workbench.experiment.data.sources import DataError, DataSource
-from workbench.parallel.data.batches import Part, RankBatches, RankSource
+from workbench.parallel.data.rank_batches import Part, RankBatches, RankSource
 
 
 def source(num_samples: int, batch_size: int, kind: str) -> DataSource:

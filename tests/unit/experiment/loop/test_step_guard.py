@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from workbench.experiment.loop.step_undo import Guard, NonFiniteError
+from workbench.experiment.loop.step_guard import Guard, NonFiniteError
 
 CPU = torch.device("cpu")
 

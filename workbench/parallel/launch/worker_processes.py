@@ -35,7 +35,7 @@ MEETING = "WORKBENCH_MEETING"
 """Environment variable for the folder through which launcher and ranks rendezvous."""
 _MEETING = "workbench-ranks-"
 _LAUNCHER_FILE = "launcher.json"
-_PROGRAM = "workbench.parallel.launch.launcher"
+_PROGRAM = "workbench.parallel.launch.launcher_program"
 _MOST_BYTES = 1 << 16
 _GRACE_S = 10.0
 _SAME_S = 1.0

@@ -1,4 +1,4 @@
-"""Lists runs in a process of its own: ``python -m workbench.server.runs_process ROOT``.
+"""Lists runs in a process of its own: ``python -m workbench.server.listing_program ROOT``.
 
 A folder may contain anything: large files, slow disks and mounts that do not answer block this
 process, but neither the server nor its other requests; the process can be ended and started again.
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from workbench.records import to_json
-from workbench.server.runs import Lister
+from workbench.server.run_listing import Lister
 
 
 def main(root: Path) -> None:

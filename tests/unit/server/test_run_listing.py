@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from tests.strangers import begin_as_stranger, needs_a_stranger, shared_folder
-from workbench.server import runs
-from workbench.server.runs import Lister, list_runs, read_run
+from workbench.server import run_listing
+from workbench.server.run_listing import Lister, list_runs, read_run
 
 GOOD = {
     "schema": "workbench.run/1",
@@ -121,10 +121,10 @@ def test_a_run_inside_a_run_is_its_own_affair(tmp_path: Path) -> None:
 def test_the_walk_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for index in range(6):
         make_run(tmp_path / f"run{index}", GOOD)
-    monkeypatch.setattr(runs, "_MAX_RUNS", 4)
+    monkeypatch.setattr(run_listing, "_MAX_RUNS", 4)
     found, truncated, _ = list_runs(tmp_path, tmp_path)
     assert (len(found), truncated) == (4, True)
-    monkeypatch.setattr(runs, "_MAX_FOLDERS", 3)  # the root itself is one
+    monkeypatch.setattr(run_listing, "_MAX_FOLDERS", 3)  # the root itself is one
     found, truncated, _ = list_runs(tmp_path, tmp_path)
     assert (len(found), truncated) == (2, True)
 
@@ -132,7 +132,7 @@ def test_the_walk_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_where_there_are_too_many_the_newest_are_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "_MAX_RUNS", 3)
+    monkeypatch.setattr(run_listing, "_MAX_RUNS", 3)
     for index in range(40):
         run = make_run(tmp_path / f"run{index:02}", {**GOOD, "updated_at": 1e9 + 7 * index % 40})
         os.utime(run / "run.json", (1e9, 1e9 + 7 * index % 40))
@@ -144,12 +144,12 @@ def test_where_there_are_too_many_the_newest_are_listed(
 def test_files_made_to_keep_their_reader_busy_are_not_read_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "_MAX_FILE_BYTES", 10_000)
-    monkeypatch.setattr(runs, "_MAX_BYTES", 25_000)
+    monkeypatch.setattr(run_listing, "_MAX_FILE_BYTES", 10_000)
+    monkeypatch.setattr(run_listing, "_MAX_BYTES", 25_000)
     for index in range(6):
         run = make_run(tmp_path / f"run{index}", json.dumps(GOOD) + " " * 9_000)
         os.utime(run / "run.json", (1e9, 1e9 + index))
-    lister = runs.Lister()
+    lister = run_listing.Lister()
     found, truncated, _ = lister.list(tmp_path, tmp_path)
     assert ([run.path for run in found], truncated) == (["run4", "run5"], True)
     found, truncated, _ = lister.list(tmp_path, tmp_path)  # what was read is known
@@ -166,7 +166,7 @@ def test_files_made_to_keep_their_reader_busy_are_not_read_without_end(
 
 
 def test_a_run_that_went_on_is_read_again(tmp_path: Path) -> None:
-    run, lister = make_run(tmp_path / "run", GOOD), runs.Lister()
+    run, lister = make_run(tmp_path / "run", GOOD), run_listing.Lister()
     assert lister.list(tmp_path, tmp_path)[0][0].step == 1230
     (run / "new.json").write_text(json.dumps({**GOOD, "step": 1231}))
     (run / "new.json").replace(run / "run.json")
@@ -179,7 +179,7 @@ def test_what_took_the_place_of_a_file_between_two_looks_is_not_waited_for(
 ) -> None:
     """It held the server's threads for good, and its end with them."""
     make_run(tmp_path / "run", GOOD)
-    read = runs.read_regular
+    read = run_listing.read_regular
 
     def swapped(path: Path, most: int) -> bytes:
         path.unlink()
@@ -189,7 +189,7 @@ def test_what_took_the_place_of_a_file_between_two_looks_is_not_waited_for(
             path.symlink_to("/dev/zero" if kind == "endless" else tmp_path / "elsewhere")
         return read(path, most)
 
-    monkeypatch.setattr(runs, "read_regular", swapped)
+    monkeypatch.setattr(run_listing, "read_regular", swapped)
     (found,), _, _ = list_runs(tmp_path, tmp_path)
     assert found.status == "damaged"
 

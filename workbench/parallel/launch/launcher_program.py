@@ -1,6 +1,7 @@
 """The program that supervises ranks: torch's own, whose process id the ranks are given.
 
-``python -m workbench.parallel.launch.launcher`` takes the arguments of ``torch.distributed.run``.
+``python -m workbench.parallel.launch.launcher_program`` takes the arguments of
+``torch.distributed.run``.
 
 Ranks outlive a kernel that is killed, so that the next one can attach to them. On JupyterHub they
 end with its server: one that is stopped, by its owner or because it was idle for long, gives back

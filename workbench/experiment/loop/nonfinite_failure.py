@@ -15,7 +15,8 @@ import torch
 
 from workbench.experiment.data.data import split, to_device
 from workbench.experiment.loop.step import call
-from workbench.experiment.loop.step_undo import NonFiniteError, forward_undone
+from workbench.experiment.loop.step_guard import NonFiniteError
+from workbench.experiment.loop.step_undo import forward_undone
 from workbench.experiment.recipe.losses import logits_of
 from workbench.records import Fact, Failure
 

@@ -1,4 +1,4 @@
-"""Lists of runs, made by one process that is queried repeatedly (`runs_process`)."""
+"""Lists of runs, made by one process that is queried repeatedly (`listing_program`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, cast
 from workbench.server.child import Child, ChildEndedError
 from workbench.server.errors import ServerEndsError, TooSlowError
 
-_PROGRAM = "workbench.server.runs_process"
+_PROGRAM = "workbench.server.listing_program"
 _IDLE_STOP_S = 300.0
 _TIMEOUT_S = 30.0
 """Timeout in seconds, three times what the process's own time limits add up to: after that, the

@@ -2,13 +2,13 @@
 
 The order of samples is a pure function of (seed, epoch, index), so every rank knows the whole order
 and fetches only its part of each batch, unless samples draw random numbers in this process
-(`workbench.parallel.data.samples`). Parts are consecutive: rank 0 has the first rows, and sizes
-differ by one sample at most. The short batch that ends an epoch, and every batch where the model
-has batch norm, is shared by as many ranks as can have two samples of it, since batch norm refuses a
-single one. A rank without any fetches some all the same, because every rank must take part in every
-collective; its loss has a weight of zero (`workbench.parallel.rank.step`). Where a step cannot be
-divided (`workbench.parallel.checks.batch_sums`) every batch belongs to the first rank, and the
-others have the same one as a stand-in.
+(`workbench.parallel.data.random_samples`). Parts are consecutive: rank 0 has the first rows, and
+sizes differ by one sample at most. The short batch that ends an epoch, and every batch where the
+model has batch norm, is shared by as many ranks as can have two samples of it, since batch norm
+refuses a single one. A rank without any fetches some all the same, because every rank must take
+part in every collective; its loss has a weight of zero (`workbench.parallel.rank.step`). Where a
+step cannot be divided (`workbench.parallel.checks.batch_sums`) every batch belongs to the first
+rank, and the others have the same one as a stand-in.
 
 Loader workers get seeds by rank, so that no two ranks draw the same numbers; they draw other
 numbers than those of a single process, whose workers make whole batches.
@@ -40,8 +40,8 @@ from workbench.experiment.data.sources import (
     ForeignSource,
     LoaderSource,
 )
+from workbench.parallel.data.random_samples import STAND_IN, Samples
 from workbench.parallel.data.sample_rows import Rows
-from workbench.parallel.data.samples import STAND_IN, Samples
 
 
 class Part(NamedTuple):

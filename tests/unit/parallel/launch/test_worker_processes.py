@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.strangers import as_stranger, needs_a_stranger, shared_folder
-from workbench.parallel.launch import launch
+from workbench.parallel.launch import worker_processes
 
 
 def met(root: Path, name: str, pid: int, created: float) -> Path:
@@ -45,7 +45,7 @@ def test_what_another_user_put_there_is_left_out_unread(
     (tmp_path / "workbench-ranks-file").touch()
     (tmp_path / "workbench-ranks-symlink").symlink_to(folders["open"])
     before = sorted(tmp_path.rglob("*"))
-    launch._sweep()
+    worker_processes._sweep()
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -80,7 +80,7 @@ def test_what_a_second_user_put_there_is_left_out_unread(
         as_stranger(MEETINGS, shared, platform.node(), victim)
         monkeypatch.setattr(tempfile, "tempdir", str(shared))
         before = sorted(shared.rglob("*"))
-        launch._sweep()
+        worker_processes._sweep()
         assert sorted(shared.rglob("*")) == before
         assert len(before) == 31
     assert (victim / "launcher.json").exists()
@@ -106,7 +106,7 @@ def test_a_rendezvous_folder_without_processes_is_removed(
         other = tmp_path / f"workbench-ranks-other{number}"
         other.mkdir(mode=0o700)
         (other / "launcher.json").write_text(text)
-    launch._sweep()
+    worker_processes._sweep()
     assert len(list(tmp_path.glob("*-other?"))) == 5
     assert not over.exists()
     assert not reused.exists()

@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from workbench.server import run_lists
+from workbench.server import listing_process
 from workbench.server.errors import ServerEndsError, TooSlowError
-from workbench.server.run_lists import RunLists
+from workbench.server.listing_process import RunLists
 
 RUN = {"name": "digits", "status": "finished", "step": 3, "updated_at": 1e9}
 
@@ -95,7 +95,7 @@ def test_one_that_nobody_asks_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         await lists.stop_idle()
         assert lists.child is not None
         assert lists.child.last_request <= time.monotonic()
-        monkeypatch.setattr(run_lists, "_IDLE_STOP_S", 0.0)
+        monkeypatch.setattr(listing_process, "_IDLE_STOP_S", 0.0)
         await lists.stop_idle()
         assert lists.child is None
 
