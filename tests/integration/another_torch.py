@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -88,6 +89,10 @@ def session(name: str) -> dict[str, Any]:
             net, (x, y) = model(), data()
             return [*wb.graph(nn.functional.cross_entropy(net(x), y)).record.notes]
 
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            found["own loop"] = outcome(lambda: own_loop(model(), *data()))
+        found["own loop's warnings"] = [str(one.message) for one in warned]
         found["training"] = outcome(train)
         found["training notes"] = list(exp.notes)
         found["graph of a loss"] = outcome(of_loss)
@@ -98,6 +103,25 @@ def session(name: str) -> dict[str, Any]:
         found["losses after"] = outcome(train)
         exp.close()
     return found
+
+
+def own_loop(model: Any, x: Any, y: Any) -> list[float]:
+    """Losses of a loop of one's own under fp16."""
+    import torch
+
+    import workbench as wb
+
+    modes = wb.Modes("fp16")
+    modes.prepare(model)
+    optimizer, losses = torch.optim.SGD(model.parameters(), lr=0.1), []
+    for inputs, labels in zip(x.split(8), y.split(8), strict=True):
+        with modes.forward():
+            loss = torch.nn.functional.cross_entropy(model(inputs), labels)
+        with modes.update(loss, optimizer):
+            pass
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses
 
 
 def outcome(work: Callable[[], Any]) -> Any:

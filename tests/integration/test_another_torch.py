@@ -63,6 +63,7 @@ def test_with_all_names_nothing_is_said() -> None:
     assert found["training"] == found["plain"]
     assert found["notes"] == []
     assert not says_so(found)
+    assert len(found["own loop"]) == 3
 
 
 @pytest.mark.parametrize("name", SOME)
@@ -97,6 +98,12 @@ def judge(found: dict[str, Any], whole: dict[str, Any]) -> None:
                 assert any(name in note for note in found["training notes"])
             else:
                 assert any(name in note for note in result), shown
+    if isinstance(found["own loop"], str):
+        assert name in found["own loop"]
+    else:
+        assert found["own loop"] == whole["own loop"]
+        warned = any(name in text for text in found["own loop's warnings"])
+        assert warned or name not in names_of("training")
     if trains:
         assert any(name in note for note in found["notes"])
         assert found["losses after"] == whole["losses after"]

@@ -23,7 +23,7 @@ from workbench.experiment.failure.remedies import Tried
 from workbench.experiment.loop.probe import CaptureHandle, Probing, StepProbe
 from workbench.experiment.loop.stop_condition import Plan
 from workbench.experiment.recipe.arguments import whole
-from workbench.experiment.recipe.redefined_classes import renew_classes
+from workbench.experiment.recipe.current_classes import renew_classes
 from workbench.experiment.runtime.command_thread import quietly
 from workbench.experiment.state import compile_settings
 from workbench.experiment.state.thread_state import ThreadState

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from workbench.experiment.recipe.redefined_classes import current_class
+from workbench.experiment.recipe.current_classes import current_class
 from workbench.experiment.state.user_code import is_user_module
 from workbench.records import NewerModel
 

@@ -3,7 +3,7 @@
 As in any training loop, redefining a class changes nothing in a run. But a user who edits
 `forward`, runs its cell and resumes may think that the new code is training; so a note on the
 experiment says that it is not. After a failure this does not apply: *Resume* uses the new methods
-(`workbench.experiment.recipe.hot_swap`).
+(`workbench.experiment.recipe.current_classes`).
 """
 
 from __future__ import annotations

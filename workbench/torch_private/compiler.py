@@ -9,6 +9,7 @@ a step compiles, and not before.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, cast
 
 from workbench.torch_private.lookup import Check, expect, private, resolve
@@ -67,6 +68,18 @@ def missing_cpp_compiler() -> tuple[BaseException, tuple[str, ...]] | None:
     return None
 
 
+def has_triton_package() -> bool:
+    """Return whether Triton is installed; torch keeps its answer, which is asked for anew."""
+    _triton_package.cache_clear()
+    return _triton_package()
+
+
+def triton_supports_device() -> bool:
+    """Return whether Triton is installed and supports this machine's GPU, asked for anew."""
+    _triton_support.cache_clear()
+    return _triton_support()
+
+
 def is_inductor(backend: object) -> bool:
     """Return whether it is what ``torch.compile`` made of the name ``inductor``."""
     return isinstance(backend, _inductor_wrapper)
@@ -79,6 +92,8 @@ def is_named_backend(backend: object) -> bool:
 
 _inductor_wrapper: type = private("torch._TorchCompileInductorWrapper")
 _wrapper: type = private("torch._TorchCompileWrapper")
+_triton_package: Any = private("torch.utils._triton.has_triton_package")
+_triton_support: Any = private("torch.utils._triton.has_triton")
 
 
 # -- checks ---------------------------------------------------------------------------------
@@ -108,6 +123,12 @@ def _check_toolchain() -> None:
     missing_cpp_compiler()  # whether there is one is not checked here
     tried: Any = resolve("torch._inductor.config").cpp.cxx
     expect(isinstance(tried, (tuple, list)), "the names of C++ compilers are elsewhere")
+
+
+def _check_triton() -> None:
+    installed = find_spec("triton") is not None
+    expect(has_triton_package() is installed, "an installed Triton is not found")
+    expect(callable(_triton_support.cache_clear), "whether Triton supports a GPU is asked once")
 
 
 CHECKS = (
@@ -140,5 +161,10 @@ CHECKS = (
         ),
         "whether there is a C++ compiler",
         _check_toolchain,
+    ),
+    Check(
+        ("torch.utils._triton.has_triton_package", "torch.utils._triton.has_triton"),
+        "whether Triton can be used",
+        _check_triton,
     ),
 )

@@ -189,7 +189,6 @@ class GradientWatch:
         self.faults: list[str] = []
         """What could not be measured, one message each."""
         self._upstream = upstream_nodes(graph)
-        self._is_linked = set(self._upstream) | set(self._upstream.values())
         self._forget()
         with without_collections():
             for row, node in enumerate(graph.nodes):

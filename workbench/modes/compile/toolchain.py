@@ -17,7 +17,11 @@ from pathlib import Path
 import torch
 
 from workbench.modes.core.machine_probes import first_line, once
-from workbench.torch_private.compiler import missing_cpp_compiler
+from workbench.torch_private.compiler import (
+    has_triton_package,
+    missing_cpp_compiler,
+    triton_supports_device,
+)
 from workbench.trust import made_private, private_folder
 
 
@@ -134,12 +138,7 @@ def _missing_python_headers() -> Missing | None:
 
 
 def _missing_triton() -> Missing | None:
-    from torch.utils import _triton
-
-    # both answers are kept by torch for the life of the process
-    _triton.has_triton_package.cache_clear()
-    _triton.has_triton.cache_clear()
-    if not _triton.has_triton_package():
+    if not has_triton_package():
         return Missing(
             short="needs Triton",
             why="Compiled modules are built as Triton kernels for this GPU, and Triton is not "
@@ -147,7 +146,7 @@ def _missing_triton() -> Missing | None:
             remedy="Install it, then check again.",
             commands=("pip install triton",),
         )
-    if _triton.has_triton():
+    if triton_supports_device():
         return None
     return Missing(
         short="GPU too old for Triton",

@@ -64,7 +64,7 @@ class Modes:
             RuntimeError: it, or a part of it, is already prepared, or an experiment trains it.
         """
         self._loop.prepare(model)
-        self._warn_of_no_effect(model)
+        self._warn(model)
         return model
 
     def forward(self) -> AbstractContextManager[None]:
@@ -149,7 +149,7 @@ class Modes:
                 `step`.
         """
         self._loop.switch(modes)
-        self._warn_of_no_effect(*self.models)
+        self._warn(*self.models)
 
     def remove(self) -> None:
         """Detach the modes from every model; the same or other models may be prepared afterwards.
@@ -199,9 +199,9 @@ class Modes:
             raise TypeError(f"state is a {type(state).__name__}; give what state_dict() returned")
         self._loop.load_state_dict(state)
 
-    def _warn_of_no_effect(self, *models: nn.Module) -> None:
-        for note in dict.fromkeys(n for model in models for n in self._loop.modeset.notes(model)):
-            warnings.warn(f"{note}; it can be left out", RuntimeWarning, stacklevel=3)
+    def _warn(self, *models: nn.Module) -> None:
+        for note in self._loop.notes(models):
+            warnings.warn(note, RuntimeWarning, stacklevel=3)
 
     def __str__(self) -> str:
         return self.text

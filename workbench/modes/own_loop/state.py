@@ -21,6 +21,7 @@ from workbench.modes.mode_spec import check_modes, read_modes
 from workbench.modes.modeset import ModeSet
 from workbench.modes.precision.mode import Precision
 from workbench.modes.precision.scaled_gradients import ScaledGradients
+from workbench.torch_private.self_check import notes_of
 
 EMPTY, GIVEN, READY, UPDATING = 2, 1, 0, -1
 """Position of a loop: no model yet; an update was created and not entered; between two blocks,
@@ -60,6 +61,12 @@ class Loop:
         """Models that are prepared and still alive."""
         return [model for reference, *_ in self._models if (model := reference()) is not None]
 
+    def notes(self, models: Sequence[nn.Module]) -> tuple[str, ...]:
+        """What this torch lacks, and which modes have no effect on ``models``."""
+        of_models = [note for model in models for note in self.modeset.notes(model)]
+        without = [f"{note}; it can be left out" for note in of_models]
+        return tuple(dict.fromkeys([*_notes_on_torch(self.modeset), *without]))
+
     # -- changing models and modes ----------------------------------------------------------
 
     def prepare(self, model: nn.Module) -> None:
@@ -75,6 +82,7 @@ class Loop:
         if device != modeset.device:
             modeset = _moved(modeset, device)
         check_modes(modeset, model)
+        _notes_on_torch(modeset)
         take(model, self)
         self.modeset = modeset
         try:
@@ -95,6 +103,7 @@ class Loop:
         modeset = _read(text, self.modeset.device)
         for model in models:
             check_modes(modeset, model)
+        _notes_on_torch(modeset)
         if modeset == self.modeset:
             return
         self._refuse_waiting(models, "switch")
@@ -263,6 +272,11 @@ def _moved(modeset: ModeSet, device: torch.device) -> ModeSet:
     moved = ModeSet.parse(str(modeset), device)
     moved.load_state_dict(modeset.state_dict())
     return moved
+
+
+def _notes_on_torch(modeset: ModeSet) -> tuple[str, ...]:
+    """Return what this torch lacks for a step under ``modeset``; raise if that is vital."""
+    return (*notes_of("training"), *(notes_of("compile") if modeset.compiled else ()))
 
 
 def _read(text: Any, device: torch.device) -> ModeSet:

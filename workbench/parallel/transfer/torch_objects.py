@@ -133,7 +133,7 @@ def _found(cls: type, name: str) -> tuple[Any, ...] | None:
     declared = sys.modules.get(cls.__module__)
     if getattr(declared, cls.__qualname__, None) is cls:
         return None
-    for module in (declared, torch._C, *tuple(sys.modules.values())):
+    for module in (declared, *tuple(sys.modules.values())):
         if isinstance(module, types.ModuleType) and vars(module).get(name) is cls:
             return _attribute, (module.__name__, name)
     return None
