@@ -10,10 +10,18 @@ import pytest
 import torch
 
 from tests.benchmarks import absent
+from workbench.experiment.services import only
 
 _FOLDER = Path(__file__).parent
 _PATIENCE_S = 4 * 3600
 """For a benchmark that hangs: many rounds take long on a machine that is slow."""
+
+
+@pytest.fixture(autouse=True)
+def complete_experiments() -> Iterator[None]:
+    """Experiments are a user's: with TensorBoard, the hub and all that Workbench attaches."""
+    with only(None):
+        yield
 
 
 @pytest.fixture
