@@ -20,8 +20,8 @@ import torch
 from workbench.experiment.failure.failure import failure_of
 from workbench.experiment.failure.out_of_memory import Trials, remedied, survive
 from workbench.experiment.failure.remedies import Tried
+from workbench.experiment.loop.first_nonfinite_module import nan_failure
 from workbench.experiment.loop.model_use import InUse, beginning, others_at_work, register
-from workbench.experiment.loop.nonfinite_failure import nan_failure
 from workbench.experiment.loop.step_guard import NonFiniteError
 from workbench.experiment.loop.step_undo import rehearse
 from workbench.experiment.loop.stop_condition import Plan

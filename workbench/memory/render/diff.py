@@ -1,7 +1,7 @@
 """Two recordings side by side: what grew at the peak, and what went away.
 
 The peaks are compared, each at its own moment, because a peak is what has to fit
-(`workbench.memory.render.peak_changes` compares them).
+(`workbench.memory.render.diff_groups` compares them).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.display import mime_bundle
 from workbench.memory.reading.text import format_bytes, peak_sentence, shorten
-from workbench.memory.render.peak_changes import BY, Change, changes, largest_change, signed
+from workbench.memory.render.diff_groups import BY, Change, changes, largest_change, signed
 from workbench.records import MemoryRecord
 
 if TYPE_CHECKING:

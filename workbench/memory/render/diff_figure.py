@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from workbench.memory.reading.chart import to_chart
 from workbench.memory.reading.text import format_bytes, is_empty
+from workbench.memory.render.diff_groups import BY, signed
 from workbench.memory.render.figure import PICTURES, draw_categories, plain, scale
-from workbench.memory.render.peak_changes import BY, signed
 from workbench.memory.render.svg import axis_top
 from workbench.records import CATEGORIES, MemoryRecord
 from workbench.records.file import suffix_of

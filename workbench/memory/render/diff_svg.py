@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.html import markup, render
 from workbench.memory.reading.text import format_bytes, peak_sentence, shorten
-from workbench.memory.render.peak_changes import BY, Change, signed
+from workbench.memory.render.diff_groups import BY, Change, signed
 from workbench.memory.render.svg import FONT, to_svg
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ from workbench.modes.core.machine_probes import first_line
 from workbench.parallel.checks.branches import nodes_below
 from workbench.parallel.checks.tensor_decisions import Decisions, Kind, Other
 from workbench.parallel.checks.without_randomness import WithoutChance
-from workbench.parallel.data.sample_rows import (
+from workbench.parallel.data.batch_dimension import (
     Rows,
     RowsError,
     find_rows,

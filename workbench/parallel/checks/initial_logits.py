@@ -4,7 +4,7 @@ Before, every rank has the whole model. One forward and one loss show what its l
 it reads values of its data on any rank (`workbench.parallel.checks.branches`), whether it refuses a
 single row, and what it does with its parameters that `fully_shard` does not support
 (`workbench.parallel.checks.parameter_use`). A second forward of its first rows shows where the
-samples are in logits and labels (`workbench.parallel.data.sample_rows`), and whether the model
+samples are in logits and labels (`workbench.parallel.data.batch_dimension`), and whether the model
 draws more random numbers for more rows (`workbench.parallel.data.draws`). Where there is
 validation, parameters are observed in another forward in eval mode. Whether a step can be divided
 at all is determined by `workbench.parallel.checks.batch_sums`. Afterwards, the first step's logits
@@ -36,7 +36,7 @@ from workbench.parallel.checks.parameter_use import (
     unshardable,
     why_not_in,
 )
-from workbench.parallel.data.sample_rows import Rows, RowsError, cut, find_rows, first_rows
+from workbench.parallel.data.batch_dimension import Rows, RowsError, cut, find_rows, first_rows
 from workbench.parallel.sentences import first_nonempty, listed
 from workbench.trust import error_message
 

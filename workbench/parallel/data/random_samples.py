@@ -5,8 +5,8 @@ those that a sample draws depend on how many the samples before it drew. So wher
 every rank makes those of the whole batch, from the same state as all others, and keeps its part;
 where they draw nothing, it makes its part only. The first batch shows which it is and is always
 made whole. A ``collate_fn`` of the user's own is also called for the whole batch, if what it
-returns can be cut (`workbench.parallel.data.sample_rows`): a sample may have other values next to
-other samples (mixup, padding to the longest), which no single batch rules out.
+returns can be cut (`workbench.parallel.data.batch_dimension`): a sample may have other values next
+to other samples (mixup, padding to the longest), which no single batch rules out.
 
 What a data set keeps from sample to sample (a count, a cache) is treated like a generator
 (`workbench.experiment.data.dataset_state`). Samples that begin to draw later are detected when they
@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader, default_collate
 
 from workbench.experiment.data.dataset_generators import Generators
-from workbench.parallel.data.sample_rows import Rows, RowsError, cut, find_rows
+from workbench.parallel.data.batch_dimension import Rows, RowsError, cut, find_rows
 from workbench.parallel.sentences import listed
 
 STAND_IN = 2

@@ -40,8 +40,8 @@ from workbench.experiment.data.sources import (
     ForeignSource,
     LoaderSource,
 )
+from workbench.parallel.data.batch_dimension import Rows
 from workbench.parallel.data.random_samples import STAND_IN, Samples
-from workbench.parallel.data.sample_rows import Rows
 
 
 class Part(NamedTuple):

@@ -29,7 +29,13 @@ import torch.distributed as dist
 
 from workbench.experiment.data.data import DataError
 from workbench.experiment.recipe.losses import Loss
-from workbench.parallel.data.sample_rows import cut, has_items, joined_items, leaves, with_leaves
+from workbench.parallel.data.batch_dimension import (
+    cut,
+    has_items,
+    joined_items,
+    leaves,
+    with_leaves,
+)
 
 if TYPE_CHECKING:
     from workbench.parallel.checks.initial_logits import FirstLook

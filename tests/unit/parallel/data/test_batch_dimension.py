@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.parallel.data.sample_rows import (
+from workbench.parallel.data.batch_dimension import (
     ITEMS,
     RowsError,
     cut,
