@@ -60,9 +60,10 @@ async function open(url: string): Promise<Opened> {
   return { read, mounted, pixels, blocked: await watch(), error };
 }
 
-/** Wheels over the canvas once a frame, back and forth. */
+/** Wheels over the canvas, once it was pressed into, once a frame, back and forth. */
 async function pan(seconds: number): Promise<Panned> {
   const canvas = drawing() as HTMLCanvasElement;
+  canvas.focus();
   const before = canvas.toDataURL();
   const frames: number[] = [];
   let last = await frame();
