@@ -10,6 +10,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,6 +39,8 @@ QUICK = 15 + 11 * 5
 NORMAL = 1.4826
 """A standard deviation of normal noise over its middle absolute deviation."""
 BATCH = 16
+EMULATED = 4
+"""Times as slow as fp32 from which bf16 is emulated: it would be computed for hours, to say so."""
 
 
 class EarlyExitCNN(nn.Module):
@@ -124,11 +127,40 @@ def tokens() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def modes_here() -> list[str]:
-    """Those of `MODES` that this machine can run."""
-    if any(shutil.which(name) for name in (os.environ.get("CXX", "g++"), "clang++", "cl")):
-        return MODES
-    absent.note("a C++ compiler (apt-get install g++)", "variants that compile, of test_backbones")
-    return [mode for mode in MODES if "compile" not in mode]
+    """Those of `MODES` that this machine can run, and that end while somebody waits for them."""
+    modes = MODES
+    if not any(shutil.which(name) for name in (os.environ.get("CXX", "g++"), "clang++", "cl")):
+        absent.note(
+            "a C++ compiler (apt-get install g++)", "variants that compile, of test_backbones"
+        )
+        modes = [mode for mode in modes if "compile" not in mode]
+    if (slower := bf16_over_fp32()) > EMULATED:
+        absent.note(
+            f"a processor that computes bf16 (a convolution takes {slower:.0f} times as long as in "
+            f"fp32 here, and a comparison of one backbone twenty minutes)",
+            "variants in bf16, of test_backbones",
+        )
+        modes = [mode for mode in modes if "bf16" not in mode]
+    return modes
+
+
+@cache
+def bf16_over_fp32() -> float:
+    """How many times as long a convolution of ResNet-50 takes in bf16 as in fp32."""
+    convolution = nn.Conv2d(64, 64, 3, padding=1)
+    images = torch.randn(BATCH, 64, 16, 16)
+    seconds: dict[torch.dtype, float] = {}
+    with torch.no_grad():
+        for dtype in (torch.float32, torch.bfloat16):
+            layer, inputs = convolution.to(dtype), images.to(dtype)
+            layer(inputs)
+            times: list[float] = []
+            for _ in range(5):
+                begun = time.perf_counter()
+                layer(inputs)
+                times.append(time.perf_counter() - begun)
+            seconds[dtype] = median(times)
+    return seconds[torch.bfloat16] / seconds[torch.float32]
 
 
 class Trial(NamedTuple):
