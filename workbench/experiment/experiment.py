@@ -16,7 +16,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Never, SupportsIndex
+from typing import TYPE_CHECKING, Any, Literal, Never, SupportsIndex
 
 import torch
 from torch import nn
@@ -37,9 +37,9 @@ from workbench.experiment.recipe.losses import Loss
 from workbench.experiment.recipe.optimizers import make_optimizer
 from workbench.experiment.recipe.schedules import Every, Schedule
 from workbench.experiment.report.events import Closed, Observer
-from workbench.experiment.report.run_directory import RunFile, RunFolder, remove_if_empty, slug
+from workbench.experiment.report.run_directory import RunFile, RunFolder, slug
 from workbench.experiment.run import Run
-from workbench.experiment.runtime.checkpoint import CheckpointWriter
+from workbench.experiment.runtime.checkpoint_writer import CheckpointWriter, Interval
 from workbench.experiment.runtime.evaluation import evaluate, predict
 from workbench.experiment.runtime.runner import Runner
 from workbench.experiment.services import provided
@@ -109,6 +109,8 @@ class Experiment:
             epoch that can continue from any point, or ``"loader"``, the loader's own order with its
             sampler and its generator, as in a plain loop after ``torch.manual_seed(seed)``.
         clip_grad_norm: clip the total norm of the gradients to this value before every update.
+        checkpoint_every: write a checkpoint after so many steps, or after a time such as
+            ``"10 min"``, in addition to the ends of epochs (at most every 30 s).
 
     Raises:
         TypeError, ValueError: an argument cannot be used; the message says in one sentence what and
@@ -150,12 +152,14 @@ class Experiment:
         shuffle: bool = True,
         order: Order = "workbench",
         clip_grad_norm: float | None = None,
+        checkpoint_every: int | str | None = None,
         **unknown: Never,
     ) -> None:
         refuse_unknown(unknown, Experiment.__init__, "Experiment")
         given, model = model, uncompiled(model)
         check_model(model)
         size, place = whole(batch_size, "batch_size"), find_device(device)
+        interval = Interval.of(checkpoint_every)
         if train is None:
             raise ValueError("train is None; give a Dataset, a DataLoader or a pair of arrays")
         source = data_source(
@@ -195,7 +199,7 @@ class Experiment:
         self._training.note(note)
         self._training.note_modes()
         self._open_folder(runs)
-        self._settle(length)
+        self._settle(length, interval)
 
     @classmethod
     def around(cls, training: Training, path: Path) -> Experiment:
@@ -204,7 +208,7 @@ class Experiment:
         self._training = training
         training.note_modes()
         self._folder = RunFolder.existing(path)
-        self._settle(epochs=1)
+        self._settle(1, Interval())
         return self
 
     def _open_folder(self, runs: str | Path) -> None:
@@ -220,7 +224,7 @@ class Experiment:
         if training.board.notes:
             training.board.message = training.board.notes[0]
 
-    def _settle(self, epochs: int) -> None:
+    def _settle(self, epochs: int, interval: Interval) -> None:
         self.id = uuid.uuid4().hex[:8]
         self.created_at = time.time()
         self.dropped_points = 0
@@ -237,15 +241,16 @@ class Experiment:
 
         # none of these knows the experiment: it, and a model with it, is freed when the last
         # reference is gone
-        self._runner = Runner(training, CheckpointWriter(folder.path), beat)
+        writer = CheckpointWriter(folder, interval)
+        self._runner = Runner(training, writer, beat)
         self._settings = Settings(training, self._runner, epochs)
         self._readings = Readings(training, self._runner, self._settings)
-        self._control = Control(training, self._runner, self._settings, run_file)
+        self._control = Control(training, self._runner, self._settings, run_file, folder)
         compile_settings.watch()
         # weak references: the runner holds subscribers, and one that knows the experiment would
         # keep it alive; and the runner holds `beat`, which would make a reference cycle
         runner = weakref.ref(self._runner)
-        self._collected = weakref.finalize(self, _collected, runner, folder.path)
+        self._collected = weakref.finalize(self, _collected, runner, folder)
         self._collected.atexit = False
         self._is_made = True
         _live.add(self)
@@ -339,6 +344,40 @@ class Experiment:
             RuntimeError: there is no failure, or the experiment is closed.
         """
         self._control.resume_from_failure(modes, learning_rate)
+        return Run(self)
+
+    def resume_from(
+        self,
+        run: Run | str | Path,
+        step: int | Literal["last", "best"] = "last",
+        *,
+        fork: bool = False,
+        trust: bool = False,
+    ) -> Run:
+        """Continue a run from a checkpoint: weights, moments, random states, place in the data.
+
+        The experiment must have been created as the run's was, and must not have trained. It takes
+        over the run directory, with its curves up to the checkpoint, and the end of the run:
+        `resume` continues up to there, `run` for longer. Losses and metrics are those of a run that
+        was never interrupted, to the last bit.
+
+        Args:
+            run: a run directory, one of its checkpoints, or a `Run`.
+            step: which checkpoint: the last one, the one with the best validation, or that of a
+                step.
+            fork: whether the run stays as it is, and is continued in a directory of its own.
+            trust: whether objects that have to be unpickled (a schedule with functions in it) are
+                loaded although another user wrote them, which runs what is in them.
+
+        Raises:
+            ResumeError: there is no whole checkpoint, or it belongs to another model, other data or
+                another optimizer; the message lists what differs.
+            InUseError: another process, or another experiment, trains that run.
+            CheckpointError: a file of the checkpoint is damaged, or not trusted.
+            RuntimeError: the experiment has trained already, or is closed.
+        """
+        path = run.path if isinstance(run, Run) else Path(run).expanduser().absolute()
+        self._control.resume_from(path, step, trust=trust, fork=fork)
         return Run(self)
 
     def swap_in_newer_model(self) -> None:
@@ -765,11 +804,12 @@ def _cannot_set(cls: type[Experiment], name: str) -> str:
     return f"an experiment has no {name!r}{meant}; {valid}"
 
 
-def _collected(runner: weakref.ref[Runner], folder: Path) -> None:
+def _collected(runner: weakref.ref[Runner], folder: RunFolder) -> None:
     """End the run and remove an empty folder, when the last reference to an experiment is gone."""
     at_work = runner()
     if at_work is not None and at_work.active:  # the thread of a run holds it
         at_work.abandon()
     else:
-        RunFolder.existing(folder).mark_abandoned()
-    remove_if_empty(folder)
+        folder.mark_abandoned()
+        folder.unlock()
+    folder.remove_if_empty()

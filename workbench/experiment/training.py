@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from workbench.experiment.checkpoint.module_values import ModuleValues
 from workbench.experiment.data.cursor import Cursor
 from workbench.experiment.data.data import DataError, DataSource, batch_size_of, split
+from workbench.experiment.data.dataset_generators import Held, held_in_run
 from workbench.experiment.data.first_batch import EarlyBatch
 from workbench.experiment.failure.remedies import Tried
 from workbench.experiment.loop.first_step import first_step
@@ -92,6 +94,13 @@ class Training:
     """What was raised in the last step after its weights had been written: the step counts as
     done."""
 
+    is_at_rest = False
+    """Whether a series of steps has ended and the next one has not begun: cells may draw random
+    numbers, and those of the run are saved."""
+    held: list[Held] | None = None
+    """What the data of training and of validation keep, since the first step."""
+    module_values: ModuleValues | None = None
+    """What modules keep in plain attributes, since the first step."""
     hook_state: Any = None
     """What its hooks keep, while it is remote (`workbench.parallel.transfer.hook_state`)."""
 
@@ -167,6 +176,7 @@ class Training:
         if before is not model:
             self.note(read_by_loss(before, self.loss))
             self.undivided, self.model_paths, self.num_new_paths = "", frozenset(), 0
+            self.module_values = None
         self.model = model
         self.origin = Origin(model)
         self.take_train_mode()
@@ -178,6 +188,17 @@ class Training:
         self.guard = Guard(self.model, self.device, self.parameters, self.loss.module)
         self.checked = False
         """Whether a batch has passed the full checks."""
+
+    def watch_values(self, changed: set[str] | None = None) -> ModuleValues:
+        """Compare what modules keep with what they have now; ``changed``: what had changed then."""
+        models = {"model": self.model, "loss": self.loss.module}
+        there = {name: model for name, model in models.items() if model is not None}
+        self.module_values = ModuleValues(there, changed)
+        return self.module_values
+
+    def watch_data(self) -> None:
+        """Remember what the data of training and validation keep, to save what has changed."""
+        self.held = [held_in_run(one) for one in (self.cursor.source, self.val)]
 
     def newer_model(self) -> Found | None:
         """After a failure, what to swap in for a model that its code builds differently now."""
@@ -314,7 +335,11 @@ class Training:
 
     def begin(self) -> None:
         """Before the first step of a series: restore the random state of the run."""
-        self.interrupted = None
+        self.interrupted, self.is_at_rest = None, False
+        if self.module_values is None:
+            self.watch_values()
+        if self.held is None:
+            self.watch_data()
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)  # of this thread: "cuda" in a forward means this one
         if not self.seeded:
@@ -339,6 +364,7 @@ class Training:
     def end(self) -> None:
         """After the last step of a series: save the random state."""
         self.random.save()
+        self.is_at_rest = True
         self.foreign_steps.end()
 
     def preview(self) -> Any:

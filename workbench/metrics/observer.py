@@ -22,6 +22,7 @@ from workbench.experiment.report.events import (
     LearningRateChanged,
     ModelSwapped,
     ModesChanged,
+    Resumed,
     RunStarted,
     ScheduleRemoved,
     StatusChanged,
@@ -78,6 +79,8 @@ class TensorBoardObserver:
             self.writer.start()
             self._flow.hold(_SETTLED_S)
             self._describe(event.step)
+        elif isinstance(event, Resumed):
+            self._described = self.writer.move(event.folder)
         elif isinstance(event, EpochDone):
             self._epoch_done(event)
         elif isinstance(event, StatusChanged) and event.status != "training":

@@ -24,7 +24,7 @@ from typing import Any
 
 from workbench.experiment.loop.scalars import Series
 from workbench.experiment.runtime import at_exit
-from workbench.metrics.event_file import EventFile
+from workbench.metrics.event_file import PREFIX, EventFile
 from workbench.metrics.scalar_encoding import encode_series, merged
 from workbench.metrics.tensorboard_messages import record, summary_event
 from workbench.processes import interrupts_deferred
@@ -106,6 +106,13 @@ class EventWriter:
         self._drawing_thread: threading.Thread | None = None
         self._finishing = False
         self._flushing = 0
+
+    def move(self, folder: Path) -> bool:
+        """Write to another folder from now on; return whether it has event files already."""
+        self.flush()
+        self._file.close()
+        self.folder, self._file = folder, EventFile(folder)
+        return any(path.name.startswith(PREFIX) for path in folder.iterdir())
 
     def write(self, batch: Sequence[Series]) -> None:
         """Queue a batch of scalars (a sink of `ScalarLog`); never blocks, never raises."""

@@ -79,6 +79,21 @@ class ScalarLog:
 
         return remove
 
+    def remember(
+        self, name: str, steps: npt.NDArray[np.int64], values: npt.NDArray[np.float64]
+    ) -> None:
+        """Add points that were logged before, in another process; no sink gets them.
+
+        Args:
+            name: name of the scalar.
+            steps: ``[n]`` int64.
+            values: ``[n]`` float64.
+        """
+        with self._flushing:
+            column = self._columns.setdefault(name, _Column())
+            column.values.frombytes(np.asarray(values, dtype=np.float64).tobytes())
+            column.steps.frombytes(np.asarray(steps, dtype=np.int64).tobytes())
+
     def flush(self) -> int:
         """Read, store and pass on what waits; return the number of points. Safe on any thread."""
         with self._flushing:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,6 +32,14 @@ class RunStarted(Event):
 
     found: bool = False
     """Whether other processes are already computing its steps: it was attached to (`wb.attach`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed(Event):
+    """A checkpoint was loaded; `step` is its step."""
+
+    folder: Path
+    """The run directory from now on."""
 
 
 @dataclass(frozen=True, slots=True)
