@@ -14,7 +14,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from torch import nn
 
@@ -24,7 +24,8 @@ from workbench.experiment.loop.probe import CaptureHandle, Probing, StepProbe
 from workbench.experiment.loop.stop_condition import Plan
 from workbench.experiment.recipe.arguments import whole
 from workbench.experiment.recipe.current_classes import renew_classes
-from workbench.experiment.report.events import Resumed
+from workbench.experiment.report.events import EpochDone, Event, Resumed, StepDone, Validated
+from workbench.experiment.report.logged_values import handler
 from workbench.experiment.report.run_lock import RunLock
 from workbench.experiment.runtime import resume
 from workbench.experiment.runtime.command_thread import quietly
@@ -45,6 +46,12 @@ if TYPE_CHECKING:
     from workbench.records.panel import Status
 
 log = logging.getLogger("workbench")
+
+_EVENTS: dict[str, type[Event]] = {
+    "step": StepDone,
+    "epoch": EpochDone,
+    "validated": Validated,
+}
 
 
 class RunError(RuntimeError):
@@ -97,6 +104,7 @@ class Control:
         def plan() -> Plan:
             if epochs is not None:
                 self._settings.set_epochs(epochs)
+            self._training.monitor.begin()
             return self._settings.next_plan(steps)
 
         try:
@@ -155,6 +163,8 @@ class Control:
 
         def plan() -> Plan:
             is_over = self._status in ("idle", "finished", "stopped")
+            if is_over:
+                self._training.monitor.begin()
             before = self._settings.next_plan() if is_over else self._runner.plan
             return replace(before, halt_at=self._training.step_count + steps)
 
@@ -241,7 +251,8 @@ class Control:
             training.name = folder.name
         self._runner.continue_from(loaded.plan, checkpoint)
         text = f"step {checkpoint.step:,}: resumed from {checkpoint.path.name}"
-        status: Status = "finished" if loaded.plan.reached(training) else "paused"
+        is_over = loaded.plan.reached(training) or bool(training.monitor.why)
+        status: Status = "finished" if is_over else "paused"
         board.emit(Resumed(checkpoint.step, self._run_folder.path))
         board.change(status, text, checkpoint.step)
         self._run_file.update(self._runner)
@@ -294,6 +305,24 @@ class Control:
             self._runner.afterwards(action)
         else:
             action()
+
+    def on(self, event: str, function: Callable[[Any], object]) -> Callable[[], None]:
+        """Call ``function`` with every such event."""
+        if event not in _EVENTS:
+            raise ValueError(f"exp.on({event!r}, ...); valid: {', '.join(map(repr, _EVENTS))}")
+        if not callable(function):
+            raise TypeError(
+                f"exp.on({event!r}, ...) was given a {type(function).__name__}; give a function of "
+                "one argument, the event"
+            )
+        kind = _EVENTS[event]
+        observer = handler(self._training, kind, event, function)
+        board = self._training.board
+        return (
+            board.subscribe(observer, every_step=True)
+            if kind is StepDone
+            else (board.subscribe(observer))
+        )
 
     def wait(self, timeout: float | None) -> None:
         """Wait until no step is in progress and what was logged is in the event file."""

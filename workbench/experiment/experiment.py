@@ -23,6 +23,7 @@ from torch import nn
 
 from workbench.experiment.control import Control
 from workbench.experiment.data.data import Order, data_source
+from workbench.experiment.loop.monitor import Monitor
 from workbench.experiment.readings import Readings
 from workbench.experiment.recipe.arguments import (
     check_model,
@@ -51,6 +52,7 @@ from workbench.modes.mode_spec import with_compile
 
 if TYPE_CHECKING:
     from workbench.experiment.failure.out_of_memory import GpuUse
+    from workbench.experiment.loop.monitor import Best
     from workbench.experiment.loop.probe import CaptureHandle, StepProbe
     from workbench.experiment.loop.scalars import ScalarLog
     from workbench.experiment.loop.stop_condition import Plan
@@ -86,9 +88,10 @@ class Experiment:
             ``.logits``).
         train: a `Dataset`, a `DataLoader`, a pair of arrays or tensors, or a Hugging Face dataset.
         val: validation data in any of these forms, evaluated after every epoch; or None.
-        loss: a function ``(logits, labels) -> scalar``, ``"cross_entropy"``, ``"bce"``, or None:
-            cross entropy, or binary cross entropy if there is one logit or the labels are a row of
-            numbers for each sample (multi-label, soft labels).
+        loss: a function ``(logits, labels) -> scalar`` or ``-> {"loss": scalar, "aux": scalar}``,
+            whose other entries are logged (``train/aux``, ``val/aux``); ``"cross_entropy"``,
+            ``"bce"``; or None: cross entropy, or binary cross entropy if there is one logit or the
+            labels are a row of numbers for each sample (multi-label, soft labels).
         optimizer: an instance, a callable that takes the parameters, a name (``"adamw"``,
             ``"adam"``, ``"sgd"`` with momentum 0.9, ``"rmsprop"``, ``"adagrad"``), or None (AdamW).
         lr: learning rate of an optimizer given by name; by default that optimizer's own default.
@@ -109,6 +112,11 @@ class Experiment:
             epoch that can continue from any point, or ``"loader"``, the loader's own order with its
             sampler and its generator, as in a plain loop after ``torch.manual_seed(seed)``.
         clip_grad_norm: clip the total norm of the gradients to this value before every update.
+        monitor: the metric that the best checkpoint, ``patience`` and a `ReduceLROnPlateau` of the
+            same direction go by: the name of any that is logged, or a pair such as ``("val/f1",
+            "max")`` where the name does not say whether more is better. If None, ``"val/accuracy"``
+            or else ``"val/loss"``, and a `ReduceLROnPlateau` as its own mode says.
+        patience: end a run after so many epochs in which it did not get better; None: never.
         checkpoint_every: write a checkpoint after so many steps, or after a time such as
             ``"10 min"``, in addition to the ends of epochs (at most every 30 s).
 
@@ -152,6 +160,8 @@ class Experiment:
         shuffle: bool = True,
         order: Order = "workbench",
         clip_grad_norm: float | None = None,
+        monitor: str | tuple[str, Literal["min", "max"]] | None = None,
+        patience: int | None = None,
         checkpoint_every: int | str | None = None,
         **unknown: Never,
     ) -> None:
@@ -159,7 +169,12 @@ class Experiment:
         given, model = model, uncompiled(model)
         check_model(model)
         size, place = whole(batch_size, "batch_size"), find_device(device)
-        interval = Interval.of(checkpoint_every)
+        interval, followed = Interval.of(checkpoint_every), Monitor(monitor, patience)
+        if patience is not None and monitor is None and val is None:
+            raise ValueError(
+                f"patience is {patience}, and there is nothing to go by: give val, or a monitor "
+                "such as 'train/loss'"
+            )
         if train is None:
             raise ValueError("train is None; give a Dataset, a DataLoader or a pair of arrays")
         source = data_source(
@@ -196,6 +211,7 @@ class Experiment:
             if clip_grad_norm is None
             else positive(clip_grad_norm, "clip_grad_norm"),
         )
+        self._training.monitor = followed
         self._training.note(note)
         self._training.note_modes()
         self._open_folder(runs)
@@ -503,6 +519,52 @@ class Experiment:
         """
         return self._training.board.subscribe(observer, every_step=every_step)
 
+    def on(
+        self, event: Literal["step", "epoch", "validated"], function: Callable[[Any], object]
+    ) -> Callable[[], None]:
+        """Call ``function`` with every such event, on the training thread.
+
+        Args:
+            event: ``"step"``: after every step, with its ``step``, ``loss`` (a detached tensor),
+                ``seconds`` and ``num_samples``; ``"validated"``: after every validation, with
+                ``step``, ``epoch``, ``loss``, ``accuracy`` and ``confusion``, before a schedule
+                steps that goes by it; ``"epoch"``: when an epoch is over, with ``step`` and
+                ``epoch``.
+            function: may log, pause, stop and set what can be set, which applies from the next step
+                on. If it raises, the run goes on, and a note says so.
+
+        Returns:
+            A function that ends it.
+
+        Raises:
+            ValueError: there is no such event.
+            TypeError: ``function`` cannot be called.
+        """
+        return self._control.on(event, function)
+
+    def log(self, name: str, value: Any) -> None:
+        """Log a value of your own at the current step, beside those of the run.
+
+        In a forward, a loss or a hook the current step is the one that is computed: it is logged
+        once the step has succeeded. Elsewhere it is `step_count`. On ranks a model does not have
+        the experiment, and logs nothing.
+
+        Args:
+            name: its name, such as ``"val/f1"``.
+            value: a number or a tensor with one element: a curve, in `run.metrics` and TensorBoard;
+                it is not read from a GPU here. A dict: every entry under ``name/key``. A str: a
+                text (Markdown). A matplotlib figure, a PIL image, or an array or tensor ``[height,
+                width]``, ``[height, width, 3 or 4]`` or ``[1, 3 or 4, height, width]`` of uint8 or
+                of floats in 0..1: an image. Texts and images are in TensorBoard.
+
+        Raises:
+            TypeError, ValueError: the name is one of the run's own, or the value cannot be logged;
+                the message says why.
+            RuntimeError: the experiment is closed.
+        """
+        self._settings.refuse_if_closed()
+        self._training.logged.add(name, value)
+
     def close(self) -> None:
         """Stop, release worker processes, detach the modes from the model and leave every panel.
 
@@ -628,6 +690,27 @@ class Experiment:
     def epochs(self, value: int) -> None:
         self._settings.set_epochs(value)
 
+    @property
+    def monitor(self) -> tuple[str, Literal["min", "max"]] | None:
+        """The metric that the best checkpoint, `patience` and a schedule go by; None: the default.
+
+        Setting another one forgets the best value so far.
+        """
+        return self._training.monitor.metric
+
+    @monitor.setter
+    def monitor(self, value: str | tuple[str, Literal["min", "max"]] | None) -> None:
+        self._settings.set_monitor(value)
+
+    @property
+    def patience(self) -> int | None:
+        """Number of epochs without a better value after which a run ends; None: it goes on."""
+        return self._training.monitor.patience
+
+    @patience.setter
+    def patience(self, value: int | None) -> None:
+        self._settings.set_patience(value)
+
     def say(self, text: str) -> None:
         """Show ``text`` in the status line: at the next step boundary, at once if nothing runs."""
         self._settings.say(text)
@@ -717,6 +800,14 @@ class Experiment:
         """
         found = self._training.newer_model()
         return None if found is None else found.note
+
+    @property
+    def best(self) -> Best | None:
+        """The best value of the metric that it goes by: ``name``, ``value``, ``step``, ``epoch``.
+
+        None before the first epoch that has one.
+        """
+        return self._training.monitor.best
 
     @property
     def markers(self) -> tuple[Marker, ...]:

@@ -33,6 +33,8 @@ log = logging.getLogger("workbench")
 
 CAPACITY = 200_000
 """Maximum number of queued points: about 5 MB, and some minutes of an ordinary run."""
+MOST_PICTURES = 200
+"""Maximum number of pictures that wait to be drawn."""
 _RETRY_S = 1.0
 """Pause in seconds after a failed write."""
 _GIVE_UP_S = 10.0
@@ -125,14 +127,18 @@ class EventWriter:
     def picture(self, step: int, make: MakeSummary) -> None:
         """Queue a slow summary; ``make`` builds it on a thread that is only for these."""
         with self._changed:
-            self._drawings.append(_encoder(step, make))
-            self._num_undrawn += 1
+            fits = len(self._drawings) < MOST_PICTURES
+            if fits:
+                self._drawings.append(_encoder(step, make))
+                self._num_undrawn += 1
             if self._drawing_thread is None:
                 self._drawing_thread = threading.Thread(
                     target=self._draw, name="workbench-drawing", daemon=True
                 )
                 if not at_exit.started(self._drawing_thread):
                     self._drawing_thread = None
+        if not fits:
+            self._drop(1)
 
     def start(self) -> None:
         """Start a run: from now on the thread waits for more points instead of ending."""

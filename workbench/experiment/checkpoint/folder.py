@@ -83,7 +83,9 @@ class Checkpoint:
     created_at: float
     """Unix time, in seconds."""
     metrics: dict[str, float]
-    """The last value of every scalar at that step."""
+    """Value of every scalar that was logged at that step."""
+    best_by: tuple[str, str] | None
+    """Name and direction of the metric that the run goes by; None: validation's own."""
     files: dict[str, tuple[int, int]]
     """Name -> (size in bytes, CRC-32)."""
 
@@ -104,6 +106,17 @@ class Checkpoint:
         Raises:
             CheckpointError: a file is damaged, or has objects that are not trusted.
         """
+        found = self.plain()
+        if OBJECTS in self.files:
+            found |= self._objects(trust=trust)
+        return found
+
+    def plain(self) -> dict[str, Any]:
+        """Return what of it is stored as plain values.
+
+        Raises:
+            CheckpointError: a file is damaged.
+        """
         stored = {
             name: torch.empty(entry.size, dtype=entry.dtype)
             for name, entry in self.table.items()
@@ -112,12 +125,9 @@ class Checkpoint:
         self.load(stored)
         try:
             reader = Reader(lambda number: stored[f"{_OF_REST}{number}"])
-            found = cast("dict[str, Any]", reader.decode(self._rest["values"]))
+            return cast("dict[str, Any]", reader.decode(self._rest["values"]))
         except (DamagedError, LookupError) as error:
             raise self._damaged(f"{REST} cannot be read: {error_message(error)}") from error
-        if OBJECTS in self.files:
-            found |= self._objects(trust=trust)
-        return found
 
     @cached_property
     def table(self) -> Table:
@@ -213,6 +223,7 @@ class Contents:
     step: int
     epoch: int
     metrics: dict[str, float]
+    best_by: tuple[str, str] | None = None
 
     @classmethod
     def of(
@@ -223,6 +234,7 @@ class Contents:
         step: int,
         epoch: int,
         metrics: Mapping[str, float],
+        best_by: tuple[str, str] | None = None,
     ) -> Contents:
         """Copy what is given.
 
@@ -231,7 +243,8 @@ class Contents:
             rest: everything else.
             step: number of steps done.
             epoch: number of epochs completed.
-            metrics: last value of every scalar; those that are not finite are left out.
+            metrics: value of every scalar; those that are not finite are left out.
+            best_by: name and direction of the metric that the run goes by.
 
         Raises:
             Exception: ``rest`` holds something that cannot be pickled.
@@ -247,6 +260,7 @@ class Contents:
             step,
             epoch,
             {name: value for name, value in metrics.items() if math.isfinite(value)},
+            best_by,
         )
 
 
@@ -289,6 +303,7 @@ def _finished(
     facts: dict[str, Any] = {
         "schema": SCHEMA, "serial": serial, "step": contents.step, "epoch": contents.epoch,
         "created_at": time.time(), "metrics": contents.metrics,
+        "best_by": contents.best_by,
         "files": {name: list(size) for name, size in files.items()},
     }  # fmt: skip
     (draft / MANIFEST).write_text(json.dumps(facts, indent=1))
@@ -360,11 +375,15 @@ def _checkpoint(path: Path, facts: Any) -> Checkpoint:
         raise ValueError("files are missing")
     if any(os.sep in name or name in ("..", MANIFEST) for name in files):
         raise ValueError("a file elsewhere")
-    counts = [int(facts[name]) for name in ("serial", "step", "epoch")]
-    if min(counts) < 0:
+    serial, step, epoch = (int(facts[name]) for name in ("serial", "step", "epoch"))
+    if min(serial, step, epoch) < 0:
         raise ValueError("a count below zero")
     metrics = {str(name): float(value) for name, value in facts["metrics"].items()}
-    return Checkpoint(path, *counts, float(facts["created_at"]), metrics, files)
+    by = facts.get("best_by")
+    best_by = None if by is None else (str(by[0]), "max" if by[1] == "max" else "min")
+    return Checkpoint(
+        path, serial, step, epoch, float(facts["created_at"]), metrics, best_by, files
+    )
 
 
 def _folders(folder: Path, *, parts: bool = False) -> Iterator[Path]:

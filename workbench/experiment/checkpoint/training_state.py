@@ -32,6 +32,24 @@ def tensors_of(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     yield from model.named_buffers()
 
 
+def names_in_state_dict(model: nn.Module) -> dict[str, str]:
+    """Name in a ``state_dict`` -> name of the tensor in a checkpoint, which has tied ones once."""
+    first: dict[int, str] = {}
+    found: dict[str, str] = {}
+    for path, module in model.named_modules(remove_duplicate=False):
+        left_out: set[str] = vars(module).get("_non_persistent_buffers_set", set())
+        own = [
+            *module.named_parameters(recurse=False, remove_duplicate=False),
+            *module.named_buffers(recurse=False, remove_duplicate=False),
+        ]
+        for name, tensor in own:
+            full = f"{path}.{name}".lstrip(".")
+            canonical = first.setdefault(id(tensor), full)
+            if name not in left_out:
+                found[full] = canonical
+    return found
+
+
 def tensors(training: Training) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Return every dense tensor of a training by its full name, and what cannot be among them.
 
@@ -152,7 +170,7 @@ def take_moments(
 ) -> None:
     """Give the optimizer these moments in the place of its own."""
     by_name = {name: parameter for parameter, name in _names(training).items()}
-    state = cast("dict[torch.Tensor, dict[str, Any]]", training.optimizer.state)
+    state = cast("dict[Any, Any]", training.optimizer.state)
     state.clear()
     for (name, key), value in {**dense, **plain}.items():
         if not name:

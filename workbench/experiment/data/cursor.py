@@ -77,6 +77,11 @@ class Cursor:
         return self._to_leave_out(0)
 
     @property
+    def is_taken(self) -> bool:
+        """Whether a step computes with the current batch, or has failed on it."""
+        return self._taken
+
+    @property
     def _batches(self) -> int:
         expected = self._last_epoch or self._declared
         return max(expected, self.index) if expected else 0

@@ -146,6 +146,13 @@ class ScalarLog:
         column = self._columns.get(name)
         return list(column.values[-count:]) if column is not None else []
 
+    def at(self, name: str, step: int) -> float | None:
+        """The value of ``name`` that was logged last, if that was at ``step``; flush before."""
+        column = self._columns.get(name)
+        if column is None or not column.steps or column.steps[-1] != step:
+            return None
+        return column.values[len(column.steps) - 1]
+
     def history(self) -> Metrics:
         """Points of every name as arrays, read on access."""
         return Metrics(self)

@@ -53,6 +53,20 @@ class StepDone(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Validated(Event):
+    """The model was validated at the end of an epoch; the epoch's schedule has not stepped yet."""
+
+    epoch: int
+    """Number of the epoch, from 1."""
+    loss: float
+    """Loss of the whole validation set."""
+    accuracy: float | None
+    """Fraction of correct predictions; None if the labels have no classes."""
+    confusion: torch.Tensor | None
+    """As in `EpochDone`."""
+
+
+@dataclass(frozen=True, slots=True)
 class EpochDone(Event):
     """An epoch ended; validation, if any, has been run."""
 
@@ -107,6 +121,24 @@ class Captured(Event):
     """A probe finished and its record is in ``experiment.captures`` under ``capture_id``."""
 
     capture_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PictureLogged(Event):
+    """The user has logged an image or a figure."""
+
+    name: str
+    draw: Callable[[], tuple[bytes, tuple[int, int]]]
+    """Returns the bytes of a PNG file, and (width, height) in pixels."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextLogged(Event):
+    """The user has logged a text."""
+
+    name: str
+    text: str
+    """Markdown."""
 
 
 @dataclass(frozen=True, slots=True)

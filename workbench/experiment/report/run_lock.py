@@ -77,15 +77,16 @@ class RunLock:
             self._holders -= 1
             if self._holders > 0:
                 return
-        self._close()
+        self.forget()
 
-    def _close(self) -> None:
+    def forget(self) -> None:
+        """Let go of it without a word: in a fork, whose parent has it."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
 
     def __del__(self) -> None:
-        self._close()
+        self.forget()
 
 
 def _opened(path: Path) -> int:
@@ -101,7 +102,7 @@ _held: weakref.WeakSet[RunLock] = weakref.WeakSet()
 
 def _release_in_fork() -> None:
     for lock in _held:
-        lock._close()
+        lock.forget()
 
 
 if hasattr(os, "register_at_fork"):

@@ -30,6 +30,7 @@ from torch import nn
 from workbench.experiment.checkpoint import folder as checkpoints
 from workbench.experiment.checkpoint import training_state
 from workbench.experiment.checkpoint.folder import Checkpoint, Contents
+from workbench.experiment.loop.monitor import BY_DEFAULT
 from workbench.experiment.recipe.arguments import whole
 from workbench.experiment.runtime import at_exit
 from workbench.experiment.state.kept_weights import kept_weights
@@ -49,7 +50,6 @@ PINNED = "pinned"
 """Name of an empty file in a checkpoint that is never removed."""
 EVALUATED = "evaluated."
 """Prefix of the names of weights that are evaluated in the place of those that are trained."""
-_VALIDATED = ("val/accuracy", "val/loss")
 _DISK_SLOW = (
     "the disk is slow or full: a checkpoint was written before all that was logged; if the run is "
     "resumed from it, curves in TensorBoard may lack a part"
@@ -72,9 +72,11 @@ def contents(training: Training, plan: Plan) -> Contents:
         ],
         "values": {} if found is None else found.changed(),
         "extra": _extra_state(training),
+        "state_dict": training_state.names_in_state_dict(training.model),
         "mode_text": training.modes,
         "plan": [plan.until_step, plan.until_epoch, plan.from_epoch],
         "best_accuracy": training.best_accuracy,
+        "monitor": training.monitor.state(),
         "pass": training.cursor.pass_state,
         "schedule": training.schedule.state(),
         "device": training.device.type,
@@ -90,22 +92,16 @@ def contents(training: Training, plan: Plan) -> Contents:
         step=training.step_count,
         epoch=training.cursor.epoch,
         metrics=_now(training),
+        best_by=training.monitor.metric,
     )
 
 
 def _now(training: Training) -> dict[str, float]:
-    """The last value of every scalar; of a validation only if it was of this step."""
+    """The value of every scalar that was logged at this step: others are of other weights."""
     scalars, step = training.scalars, training.step_count
     scalars.flush()
-    found: dict[str, float] = {}
-    for name in scalars.names():
-        if name in _VALIDATED:
-            steps, values = scalars.since(name, -1)
-            if steps[-1:].tolist() == [step]:
-                found[name] = float(values[-1])
-        else:
-            found[name] = scalars.last(name)[0]
-    return found
+    values = {name: scalars.at(name, step) for name in scalars.names()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def sources_of(training: Training) -> list[DataSource]:
@@ -229,7 +225,6 @@ class CheckpointWriter:
         self._last_step = 0
         self._offered: Any = None
         """Step and position of the last checkpoint that was copied, unless its write failed."""
-        self._best: float | None = None
         self._points: dict[str, int] | None = None
         """Name -> number of its points that are on disk; None: none, or not known how many."""
 
@@ -246,7 +241,7 @@ class CheckpointWriter:
     def go_on_from(self, checkpoint: Checkpoint, training: Training) -> None:
         """Continue after a checkpoint that was loaded."""
         self._offered = checkpoint.step, training.cursor.position()
-        self._last_step, self._best = checkpoint.step, training.best_accuracy
+        self._last_step = checkpoint.step
         self._points = {
             name: len(training.scalars.since(name, 0)[0]) for name in training.scalars.names()
         }
@@ -263,8 +258,7 @@ class CheckpointWriter:
 
     def after_epoch(self, training: Training) -> None:
         """Write a checkpoint if the last one is old, or this epoch's validation the best so far."""
-        best, self._best = self._best, training.best_accuracy
-        self.offer(training, now=training.val is not None and best != self._best)
+        self.offer(training, now=training.monitor.improved)
 
     def offer(self, training: Training, *, final: bool = False, now: bool = False) -> None:
         """Write a checkpoint if it is due; the copy is made here, the files on another thread.
@@ -386,9 +380,15 @@ class CheckpointWriter:
 
 
 def best_of(found: list[Checkpoint]) -> Checkpoint | None:
-    """Return the earliest checkpoint with the best validation accuracy, else validation loss."""
-    by_accuracy = [one for one in found if "val/accuracy" in one.metrics]
-    if by_accuracy:
-        return max(by_accuracy, key=lambda one: (one.metrics["val/accuracy"], -one.serial))
-    by_loss = [one for one in found if "val/loss" in one.metrics]
-    return min(by_loss, key=lambda one: (one.metrics["val/loss"], one.serial), default=None)
+    """Return the earliest checkpoint with the best value of the metric that the run goes by.
+
+    Args:
+        found: checkpoints of a run, the newest first.
+    """
+    by = found[0].best_by if found else None
+    for name, mode in BY_DEFAULT if by is None else (by,):
+        sign = 1 if mode == "max" else -1
+        measured = [one for one in found if name in one.metrics]
+        if measured:
+            return max(measured, key=lambda one: (sign * one.metrics[name], -one.serial))
+    return None

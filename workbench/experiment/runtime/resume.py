@@ -176,6 +176,7 @@ class Loaded:
         self._take_values()
         self._note_differences()
         training.best_accuracy = saved["best_accuracy"]
+        training.monitor.load_state(saved["monitor"])
         training.board.markers = tuple(Marker(**one) for one in saved["markers"])
         training.seeded = training.is_at_rest = True
 

@@ -354,7 +354,7 @@ class Runner(Worker):
         problem, notes = self._checkpoints.problem, self.training.board.notes
         if problem and problem not in notes:
             notes.append(problem)
-        why = self.why if self.halted else ""
+        why = self.why if self.halted else self.training.monitor.why
         text = ", ".join(filter(None, [_sentence(status, self.training), why]))
         return text, problem if status != "paused" else ""
 
@@ -386,7 +386,7 @@ class Runner(Worker):
             status: Status | None = None
             if self.halted:
                 status = "paused" if self.halted == "pause" else "stopped"
-            elif plan.reached(training):
+            elif plan.reached(training) or training.monitor.why:
                 status = "finished"
             elif plan.halt_at is not None and training.step_count >= plan.halt_at:
                 status = "paused"
@@ -419,7 +419,7 @@ class Runner(Worker):
 
     def _is_wanted(self) -> bool:
         """Execute the commands that do not need the training here; return whether others wait."""
-        return not self._carry_out_light() or bool(self.halted)
+        return not self._carry_out_light() or bool(self.halted or self.training.monitor.why)
 
     def _capture_locally(self) -> None:
         """Capture a step in one process; a fault in it does not end the run."""
