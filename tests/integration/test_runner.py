@@ -46,6 +46,7 @@ def test_pause_resume_and_stop(exp: Experiment) -> None:
     run.wait(120)
     at = exp.step_count
     assert exp.status == "paused"
+    exp._runner.wait_for_checkpoint()
     assert not our_threads(), "nothing is left that could go on"
     assert exp.step_count == at
     run.resume()

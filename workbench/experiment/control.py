@@ -29,6 +29,7 @@ from workbench.experiment.report.logged_values import handler
 from workbench.experiment.report.run_lock import RunLock
 from workbench.experiment.runtime import resume
 from workbench.experiment.runtime.command_thread import quietly
+from workbench.experiment.runtime.weights import LoadedWeights, Which, weights_into
 from workbench.experiment.state import compile_settings
 from workbench.experiment.state.thread_state import ThreadState
 from workbench.experiment.state.user_code import callers_level
@@ -206,11 +207,43 @@ class Control:
         self._runner.refuse_in_use()
         lock = None if fork else RunLock(resume.run_of(source))
         try:
-            self._load(source, which, lock, trust=trust)
+            self._alone(lambda: self._load(source, which, lock, trust=trust))
         except BaseException:
             if lock is not None and not training.seeded:
                 lock.release()
             raise
+
+    def load_weights(self, source: Path, which: Which, *, strict: bool) -> LoadedWeights:
+        """Load the weights of a run on disk, and nothing else of it."""
+        self._settings.refuse_if_closed()
+        training, found = self._training, list[LoadedWeights]()
+        self._end_trials()
+        if self._runner.active:
+            raise RuntimeError(f"{self._name} is training; pause it before weights are loaded")
+        self._runner.refuse_in_use()
+        self._alone(lambda: found.append(weights_into(training.model, source, which, strict)))
+        step, text = training.step_count, f"weights of {source.name}, step {found[0].step:,}"
+        training.board.mark(step, text)
+        training.board.say(f"step {step:,}: {text}, loaded", step)
+        return found[0]
+
+    def _alone(self, work: Callable[[], None]) -> None:
+        """Do work that takes long on this thread; nobody else begins with the training meanwhile.
+
+        Raises:
+            RuntimeError: another thread has begun a run at this moment.
+        """
+        here, done = threading.current_thread(), False
+
+        def mine() -> None:
+            nonlocal done
+            if threading.current_thread() is here:  # else it was queued behind that run
+                work()
+                done = True
+
+        self._runner.attend(mine)
+        if not done:
+            raise RuntimeError(f"{self._name} is training already; pause or stop it first")
 
     def _load(self, source: Path, which: int | str, lock: RunLock | None, *, trust: bool) -> None:
         """Read and compare everything, then change the disk, then the training."""

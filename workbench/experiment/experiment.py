@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from workbench.experiment.loop.validation import Validation
     from workbench.experiment.report.captures import CaptureStore
     from workbench.experiment.runtime.remote import RemoteSession
+    from workbench.experiment.runtime.weights import LoadedWeights
     from workbench.modes import ModeSet
     from workbench.modes.effects.step_times import StepTimings
     from workbench.records import (
@@ -395,6 +396,34 @@ class Experiment:
         path = run.path if isinstance(run, Run) else Path(run).expanduser().absolute()
         self._control.resume_from(path, step, trust=trust, fork=fork)
         return Run(self)
+
+    def load_weights(
+        self,
+        run: Run | str | Path,
+        step: int | Literal["last", "best"] = "best",
+        *,
+        strict: bool = True,
+    ) -> LoadedWeights:
+        """Load the weights of a run on disk into the model; optimizer and position stay.
+
+        `workbench.experiment.runtime.weights.load_weights` describes what fits, for any model.
+
+        Args:
+            run: a run, its directory, or a checkpoint in it.
+            step: ``"best"`` (by the metric that the run goes by), ``"last"``, or the number of a
+                step that has a checkpoint.
+            strict: whether a checkpoint without some of the model's tensors is refused.
+
+        Returns:
+            What became of every parameter and buffer.
+
+        Raises:
+            ResumeError: there is no such checkpoint, or it does not have all of the weights.
+            CheckpointError: a file of the checkpoint is damaged.
+            RuntimeError: the experiment is training, or is closed.
+        """
+        path = run.path if isinstance(run, Run) else Path(run).expanduser().absolute()
+        return self._control.load_weights(path, step, strict=strict)
 
     def swap_in_newer_model(self) -> None:
         """Swap in what `newer_model` describes, as its code does; call `resume_from_failure` next.

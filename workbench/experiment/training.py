@@ -602,7 +602,6 @@ class Training:
     def epoch_done(self, confusion: torch.Tensor | None) -> None:
         """Tell observers that an epoch is over, and look whether it was the best."""
         self.board.emit(EpochDone(self.step_count, self.cursor.epoch, confusion))
-        self.scalars.flush()
         self.monitor.update(self)
         problem, self.monitor.problem = self.monitor.problem, ""
         if not any(

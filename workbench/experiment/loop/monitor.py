@@ -136,17 +136,18 @@ class Monitor:
 
     def _now(self, training: Training) -> tuple[str, Mode, float] | None:
         """Name, direction and value of the metric, if it was logged at this step."""
-        step, scalars = training.step_count, training.scalars
-        for name, mode in BY_DEFAULT if self.metric is None else (self.metric,):
-            value = scalars.at(name, step)
-            if value is not None:
-                return name, mode, value
-        if self.metric is not None:
-            self.problem = (
-                f"{self.metric[0]} was not logged in epoch {training.cursor.epoch:,}, so nothing "
-                f"is known about it there: exp.log({self.metric[0]!r}, value) in a function of "
-                "exp.on('validated', ...) or exp.on('epoch', ...) logs it"
-            )
+        if self.metric is None:
+            return _of_validation(training)
+        name, mode = self.metric
+        training.scalars.flush()
+        value = training.scalars.at(name, training.step_count)
+        if value is not None:
+            return name, mode, value
+        self.problem = (
+            f"{name} was not logged in epoch {training.cursor.epoch:,}, so nothing is known about "
+            f"it there: exp.log({name!r}, value) in a function of exp.on('validated', ...) or "
+            "exp.on('epoch', ...) logs it"
+        )
         return None
 
     def value_for_schedule(self, training: Training, mode: str) -> tuple[bool, float | None]:
@@ -188,3 +189,16 @@ class Monitor:
             self.num_worse, self.why = state["num_worse"], state["why"]
             if self.patience is None or self.num_worse < self.patience:
                 self.why = ""
+
+
+def _of_validation(training: Training) -> tuple[str, Mode, float] | None:
+    """The default: accuracy, or else loss, of the validation that has just been; None without."""
+    found = training.last_validation
+    if training.val is None or found is None:
+        return None
+    measured = {"val/accuracy": found.accuracy, "val/loss": found.loss}
+    for name, mode in BY_DEFAULT:
+        value = measured[name]
+        if value is not None:
+            return name, mode, value
+    return None

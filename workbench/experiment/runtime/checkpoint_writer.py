@@ -39,6 +39,7 @@ from workbench.trust import error_message, whole_file
 
 if TYPE_CHECKING:
     from workbench.experiment.data.data import DataSource
+    from workbench.experiment.loop.scalars import ScalarLog
     from workbench.experiment.loop.stop_condition import Plan
     from workbench.experiment.report.run_directory import RunFolder
     from workbench.experiment.training import Training
@@ -200,6 +201,16 @@ class Interval(NamedTuple):
         return cls(seconds=value * _UNITS[unit.strip()])
 
 
+class _Waiting(NamedTuple):
+    """A checkpoint to be written, without the training: it may be freed meanwhile."""
+
+    contents: Contents
+    scalars: ScalarLog
+    notes: list[str]
+    here: Any
+    """Step and position of the training."""
+
+
 class CheckpointWriter:
     """Writes checkpoints of one run; its thread is alive only while it writes.
 
@@ -219,7 +230,7 @@ class CheckpointWriter:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._is_busy = False
-        self._next: tuple[Contents, Training, Any] | None = None
+        self._next: _Waiting | None = None
         """What is written once the write in progress is over: two never write at once."""
         self._last = time.monotonic()
         self._last_step = 0
@@ -280,11 +291,13 @@ class CheckpointWriter:
         try:
             found = contents(training, self.plan)
         except BaseException as error:  # noqa: BLE001 - a state_dict may be user code; the run goes on
-            self.problem = f"no checkpoint was made: {type(error).__name__}: {error_message(error)}"
+            self.problem = (
+                f"no checkpoint was written: {type(error).__name__}: {error_message(error)}"
+            )
             return
         self._offered = here
         with self._lock:
-            self._next = found, training, here
+            self._next = _Waiting(found, training.scalars, training.board.notes, here)
             if self._is_busy:
                 return
             self._is_busy = True
@@ -316,22 +329,23 @@ class CheckpointWriter:
                     if waiting is None:
                         self._is_busy = False
                         return
-                self._write(*waiting)
+                self._write(waiting)
 
-    def _write(self, found: Contents, training: Training, here: Any) -> None:
+    def _write(self, waiting: _Waiting) -> None:
+        found = waiting.contents
         try:
             if self._folder.was_replaced():
                 self._points = None
             serial = 1 + max(self._serials(), default=0)
-            points = self._write_history(training, serial, found.step)
-            if not training.scalars.flush_sinks():
-                training.note(_DISK_SLOW)
+            points = self._write_history(waiting.scalars, serial, found.step)
+            if not waiting.scalars.flush_sinks() and _DISK_SLOW not in waiting.notes:
+                waiting.notes.append(_DISK_SLOW)
             written = checkpoints.write(self.path, found, serial)
             self._points, self.problem = points, ""
             self._remove_old(written)
         except BaseException as error:  # noqa: BLE001 - a full disk must not end the thread in a traceback
             self.problem = f"no checkpoint was written to {self.path}: {error_message(error)}"
-            if self._offered == here:
+            if self._offered == waiting.here:
                 self._offered = None
 
     def _serials(self) -> list[int]:
@@ -341,15 +355,15 @@ class CheckpointWriter:
         named = [int(path.stem) for path in parts if path.stem.isdecimal()]
         return [*(one.serial for one in checkpoints.found_in(self.path)), *named]
 
-    def _write_history(self, training: Training, serial: int, step: int) -> dict[str, int]:
+    def _write_history(self, scalars: ScalarLog, serial: int, step: int) -> dict[str, int]:
         """Write the points since the last checkpoint; return how many of each name are on disk."""
         before = self._points or {}
         columns: dict[str, Any] = {}
         names: list[str] = []
         counts: dict[str, int] = {}
-        for name in training.scalars.names():
+        for name in scalars.names():
             start = before.get(name, 0)
-            steps, values = training.scalars.since(name, start)
+            steps, values = scalars.since(name, start)
             kept = int(np.searchsorted(steps, step, side="right"))
             if kept:
                 columns |= {f"s{len(names)}": steps[:kept], f"v{len(names)}": values[:kept]}

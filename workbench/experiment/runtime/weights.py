@@ -85,7 +85,12 @@ def load_weights(
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     for name in at_work_on(model):
         raise RuntimeError(f"{name} trains this model at the moment: pause it first, exp.pause()")
-    checkpoint, _ = find(_path(run), step)
+    return weights_into(model, _path(run), step, strict)
+
+
+def weights_into(model: nn.Module, run: Path, step: Which, strict: bool) -> LoadedWeights:
+    """Do what `load_weights` does to a model on which nobody else works."""
+    checkpoint, _ = find(run, step)
     found = LoadedWeights(checkpoint.step, tuple(_rows(model, checkpoint)))
     if strict and found.missing:
         raise ResumeError(
