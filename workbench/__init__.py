@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from workbench.compare import compare
     from workbench.dtypes import dtypes
     from workbench.dynamo import compile_ahead, compile_report
-    from workbench.experiment import Experiment, Run
+    from workbench.experiment import Experiment, Run, load_weights
     from workbench.graph import graph
     from workbench.memory import memory
     from workbench.modes import Modes
@@ -35,6 +35,7 @@ __all__ = [
     "compile_report",
     "dtypes",
     "graph",
+    "load_weights",
     "memory",
     "open",
     "tensorboard",
@@ -50,6 +51,7 @@ _HOMES = {
     "compile_report": ("workbench.dynamo", "compile_report"),
     "dtypes": ("workbench.dtypes", "dtypes"),
     "graph": ("workbench.graph", "graph"),
+    "load_weights": ("workbench.experiment", "load_weights"),
     "memory": ("workbench.memory", "memory"),
     "open": ("workbench.panel", "open_record"),
     "tensorboard": ("workbench.panel", "tensorboard"),

@@ -24,6 +24,7 @@ PUBLIC = [
     "compile_report",
     "dtypes",
     "graph",
+    "load_weights",
     "memory",
     "open",
     "tensorboard",

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import random
 import tempfile
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 import workbench as wb
 from tests.equivalence.optimizers import SCHEDULES, make_optimizer
 from tests.equivalence.plain import NEW_RATE, planned_steps
-from tests.equivalence.recipes import Recipe, arrays, make_loss, make_model
+from tests.equivalence.recipes import RESUME, Recipe, arrays, make_loss, make_model
 from tests.equivalence.sources import SOURCES, VALIDATIONS
 from tests.equivalence.trace import Trace
 from workbench.experiment import Experiment, RunError
+from workbench.experiment.checkpoint import folder as checkpoints
 from workbench.experiment.loop.step_guard import NonFiniteError
 from workbench.experiment.report.events import EpochDone, Event, StepDone
 
@@ -23,19 +26,27 @@ from workbench.experiment.report.events import EpochDone, Event, StepDone
 def run(recipe: Recipe, num_steps: int) -> Trace:
     """Train ``recipe``, which takes ``num_steps`` steps, and do its actions meanwhile."""
     with tempfile.TemporaryDirectory() as folder:
-        experiment, trace = _made(recipe, folder)
+        trace = Trace()
+        experiment = _made(recipe, folder, trace)
         try:
             for after, name in recipe.actions:
                 if after >= num_steps:
                     break
                 if after > experiment.step_count:
                     steps = after - experiment.step_count
-                    _drive(experiment, lambda steps=steps: experiment.run(steps=steps, wait=True))
-                if experiment.step_count < num_steps:
+                    _drive(
+                        experiment,
+                        lambda it=experiment, steps=steps: it.run(steps=steps, wait=True),
+                    )
+                if experiment.step_count >= num_steps:
+                    continue
+                if name == RESUME:
+                    experiment = _resumed(experiment, recipe, folder, trace)
+                else:
                     ACTIONS[name](experiment, recipe)
             left = recipe.epochs - experiment._training.cursor.epoch
             if left > 0:
-                _drive(experiment, lambda: experiment.run(epochs=left, wait=True))
+                _drive(experiment, lambda it=experiment: it.run(epochs=left, wait=True))
         finally:
             torch.set_grad_enabled(True)
             experiment.close()
@@ -43,8 +54,8 @@ def run(recipe: Recipe, num_steps: int) -> Trace:
     return trace
 
 
-def _made(recipe: Recipe, folder: str) -> tuple[Experiment, Trace]:
-    trace, model, loss = Trace(), make_model(recipe), make_loss(recipe)
+def _made(recipe: Recipe, folder: str, trace: Trace) -> Experiment:
+    model, loss = make_model(recipe), make_loss(recipe)
     of_loss = list(loss.parameters()) if isinstance(loss, nn.Module) else []
     source, data = SOURCES[recipe.source], arrays(recipe)
     schedule = SCHEDULES.get(recipe.schedule)
@@ -67,6 +78,7 @@ def _made(recipe: Recipe, folder: str) -> tuple[Experiment, Trace]:
         shuffle=source.shuffle,
         order=source.order,
         clip_grad_norm=recipe.clip,
+        checkpoint_every=2 if any(name == RESUME for _, name in recipe.actions) else None,
     )
 
     def observe(event: Event) -> None:
@@ -77,7 +89,29 @@ def _made(recipe: Recipe, folder: str) -> tuple[Experiment, Trace]:
             trace.validations.append((found.loss, found.accuracy))
 
     experiment.subscribe(observe, every_step=True)
-    return experiment, trace
+    return experiment
+
+
+def _resumed(experiment: Experiment, recipe: Recipe, folder: str, trace: Trace) -> Experiment:
+    """What another kernel makes of the run directory: from its end, or from any checkpoint in it.
+
+    The program that made the experiment is run again, and draws other numbers than it did.
+    """
+    experiment.close()
+    found = checkpoints.found_in(experiment.path / "checkpoints")
+    again = _made(recipe, folder, trace)
+    torch.manual_seed(99)
+    np.random.seed(99)
+    random.seed(99)
+    if recipe.seed % 2:
+        older = found[recipe.seed // 2 % len(found)]
+        again.resume_from(experiment.path, older.step, fork=True)
+        del trace.losses[older.step :], trace.states[older.step :], trace.rates[older.step :]
+        del trace.validations[again._training.cursor.epoch :]
+    else:
+        again.resume_from(experiment.path)
+    torch.randn(3)
+    return again
 
 
 def _drive(experiment: Experiment, begin: Callable[[], object]) -> None:

@@ -32,8 +32,13 @@ ACTIONS = (
     "rate",
     "graph",
     "gradients off",
+    "resume",
 )
 """What a person does between two steps; `tests.equivalence.ours` does it."""
+
+
+RESUME = "resume"
+"""The process ends, and another one continues from the run directory."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from tests.integration.cells import run
 from tests.integration.scripts import DEADLINE_S, environment
 from tests.processes import children_of, is_alive
 from tests.waiting import wait_until
+from workbench.experiment.checkpoint.folder import found_in
 from workbench.server.run_listing import read_run
 
 BEGINNING = """
@@ -79,7 +80,7 @@ def test_a_run_ends_with_its_experiment_and_with_its_kernel(
         found = read_run(tmp_path / name, tmp_path)
         assert found.step > 10
         if name not in WITHOUT_CHECKPOINT:
-            assert (tmp_path / name / "checkpoints" / "last.pt").is_file()
+            assert found_in(tmp_path / name / "checkpoints")
         assert not list(tmp_path.glob(f"{name}/parallel/*/payload*"))
 
     with kernel(tmp_path) as (manager, client, process):

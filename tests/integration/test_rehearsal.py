@@ -13,8 +13,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
+from tests.saved_training import snapshot
 from workbench.experiment import Experiment
-from workbench.experiment.runtime.checkpoint import snapshot
 from workbench.gradient_flow.log import gradient_flow
 from workbench.graph import GraphProbe
 from workbench.memory import MemoryProbe

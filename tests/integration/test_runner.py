@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 
 from tests.integration.support import Drawn, Rows, batchless, net, our_threads, reach
 from tests.interrupts import Interrupted, interrupted
+from tests.saved_training import last_checkpoint, part
 from tests.waiting import wait_until
 from workbench.experiment import EpochSampler, Experiment, RunError, experiments
 from workbench.experiment.report.events import Event, StatusChanged
@@ -45,6 +46,7 @@ def test_pause_resume_and_stop(exp: Experiment) -> None:
     run.wait(120)
     at = exp.step_count
     assert exp.status == "paused"
+    exp._runner.wait_for_checkpoint()
     assert not our_threads(), "nothing is left that could go on"
     assert exp.step_count == at
     run.resume()
@@ -234,9 +236,9 @@ def test_a_folder_that_cannot_be_written_to_does_not_stop_the_training(tmp_path:
 
 def test_the_checkpoint_holds_the_last_step(exp: Experiment) -> None:
     exp.run(steps=7, wait=True)
-    state = torch.load(exp.path / "checkpoints" / "last.pt", weights_only=True)
+    state = last_checkpoint(exp.path)
     assert state["step"] == 7
-    assert torch.equal(state["model"]["0.weight"], exp.model.state_dict()["0.weight"])
+    assert torch.equal(part(state, "model")["0.weight"], exp.model.state_dict()["0.weight"])
 
 
 def test_events_come_in_order(exp: Experiment) -> None:

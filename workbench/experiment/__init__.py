@@ -6,6 +6,7 @@ from workbench.experiment.data.sampler import EpochSampler
 from workbench.experiment.experiment import Experiment, experiments
 from workbench.experiment.loop.probe import StepContext, StepProbe
 from workbench.experiment.run import Run
+from workbench.experiment.runtime.weights import load_weights
 
 __all__ = [
     "DataError",
@@ -16,4 +17,5 @@ __all__ = [
     "StepContext",
     "StepProbe",
     "experiments",
+    "load_weights",
 ]

@@ -14,7 +14,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from torch import nn
 
@@ -24,13 +24,21 @@ from workbench.experiment.loop.probe import CaptureHandle, Probing, StepProbe
 from workbench.experiment.loop.stop_condition import Plan
 from workbench.experiment.recipe.arguments import whole
 from workbench.experiment.recipe.current_classes import renew_classes
+from workbench.experiment.report.events import EpochDone, Event, Resumed, StepDone, Validated
+from workbench.experiment.report.logged_values import handler
+from workbench.experiment.report.run_lock import RunLock
+from workbench.experiment.runtime import resume
 from workbench.experiment.runtime.command_thread import quietly
+from workbench.experiment.runtime.weights import LoadedWeights, Which, weights_into
 from workbench.experiment.state import compile_settings
 from workbench.experiment.state.thread_state import ThreadState
 from workbench.experiment.state.user_code import callers_level
+from workbench.modes import ModeSet, find_modes
 
 if TYPE_CHECKING:
-    from workbench.experiment.report.run_directory import RunFile
+    from pathlib import Path
+
+    from workbench.experiment.report.run_directory import RunFile, RunFolder
     from workbench.experiment.runtime.remote import RemoteSession
     from workbench.experiment.runtime.runner import Runner
     from workbench.experiment.settings import Settings
@@ -39,6 +47,12 @@ if TYPE_CHECKING:
     from workbench.records.panel import Status
 
 log = logging.getLogger("workbench")
+
+_EVENTS: dict[str, type[Event]] = {
+    "step": StepDone,
+    "epoch": EpochDone,
+    "validated": Validated,
+}
 
 
 class RunError(RuntimeError):
@@ -49,9 +63,15 @@ class Control:
     """Methods that control the run of a training."""
 
     def __init__(
-        self, training: Training, runner: Runner, settings: Settings, run_file: RunFile
+        self,
+        training: Training,
+        runner: Runner,
+        settings: Settings,
+        run_file: RunFile,
+        run_folder: RunFolder,
     ) -> None:
         self._training = training
+        self._run_folder = run_folder
         self._runner = runner
         self._settings = settings
         self._run_file = run_file
@@ -85,6 +105,7 @@ class Control:
         def plan() -> Plan:
             if epochs is not None:
                 self._settings.set_epochs(epochs)
+            self._training.monitor.begin()
             return self._settings.next_plan(steps)
 
         try:
@@ -132,6 +153,8 @@ class Control:
         self._training.foreign_steps.close()
         self._run_file.update(self._runner)
         quietly(self._training.scalars.flush)
+        self._runner.wait_for_checkpoint()
+        self._run_folder.unlock()
 
     def step(self, count: int) -> None:
         """Do ``count`` steps in the background, then pause."""
@@ -141,6 +164,8 @@ class Control:
 
         def plan() -> Plan:
             is_over = self._status in ("idle", "finished", "stopped")
+            if is_over:
+                self._training.monitor.begin()
             before = self._settings.next_plan() if is_over else self._runner.plan
             return replace(before, halt_at=self._training.step_count + steps)
 
@@ -168,6 +193,117 @@ class Control:
         if was_nan and training.modes == before and not renewed and training.origin.has_failed:
             training.cursor.skip()
         self.resume()
+
+    def resume_from(self, source: Path, which: int | str, *, trust: bool, fork: bool) -> None:
+        """Continue a run from one of its checkpoints."""
+        self._settings.refuse_if_closed()
+        training = self._training
+        self._end_trials()
+        if self._runner.active or training.seeded:
+            raise RuntimeError(
+                f"{self._name} has trained already, and a checkpoint would replace what it has "
+                "learned: run the cell that creates the experiment again, then resume_from"
+            )
+        self._runner.refuse_in_use()
+        lock = None if fork else RunLock(resume.run_of(source))
+        try:
+            self._alone(lambda: self._load(source, which, lock, trust=trust))
+        except BaseException:
+            if lock is not None and not training.seeded:
+                lock.release()
+            raise
+
+    def load_weights(self, source: Path, which: Which, *, strict: bool) -> LoadedWeights:
+        """Load the weights of a run on disk, and nothing else of it."""
+        self._settings.refuse_if_closed()
+        training, found = self._training, list[LoadedWeights]()
+        self._end_trials()
+        if self._runner.active:
+            raise RuntimeError(f"{self._name} is training; pause it before weights are loaded")
+        self._runner.refuse_in_use()
+        self._alone(lambda: found.append(weights_into(training.model, source, which, strict)))
+        step, text = training.step_count, f"weights of {source.name}, step {found[0].step:,}"
+        training.board.mark(step, text)
+        training.board.say(f"step {step:,}: {text}, loaded", step)
+        return found[0]
+
+    def _alone(self, work: Callable[[], None]) -> None:
+        """Do work that takes long on this thread; nobody else begins with the training meanwhile.
+
+        Raises:
+            RuntimeError: another thread has begun a run at this moment.
+        """
+        here, done = threading.current_thread(), False
+
+        def mine() -> None:
+            nonlocal done
+            if threading.current_thread() is here:  # else it was queued behind that run
+                work()
+                done = True
+
+        self._runner.attend(mine)
+        if not done:
+            raise RuntimeError(f"{self._name} is training already; pause or stop it first")
+
+    def _load(self, source: Path, which: int | str, lock: RunLock | None, *, trust: bool) -> None:
+        """Read and compare everything, then change the disk, then the training."""
+        training, board = self._training, self._training.board
+        folder = resume.run_of(source)
+        checkpoint, damaged = resume.find(source, which)
+        newest, _ = resume.find(folder)
+        if lock is not None and checkpoint.serial != newest.serial:
+            raise resume.ResumeError(
+                f"{folder} has a newer checkpoint, of step {newest.step:,}, which would be lost: "
+                "resume_from(..., fork=True) continues from the older one in a run of its own"
+            )
+        points, problems = resume.read_history(folder, checkpoint)
+        loaded = resume.Loaded(training, checkpoint, trust=trust)
+        if lock is None:
+            resume.copy_history(folder, self._run_folder.path, checkpoint)
+        else:
+            cut = training.services.cut_events
+            if cut is not None:
+                cut(folder, checkpoint.step)
+            resume.remove_after(folder, checkpoint, damaged)
+        self._take_modes(loaded.modes)
+        loaded.take()
+        for name, steps, values in points:
+            training.scalars.remember(name, steps, values)
+        for problem in problems:
+            training.note(problem)
+        for one in damaged:
+            training.note(
+                f"{one.path.name}, of step {one.step:,}, is damaged and was set aside: the run "
+                f"continues from step {checkpoint.step:,}"
+            )
+        if lock is None:
+            self._run_folder.lineage = {"forked_from": str(folder), "forked_at": checkpoint.step}
+        else:
+            self._run_folder.move(folder, lock)
+            self._run_file.continues()
+            training.name = folder.name
+        self._runner.continue_from(loaded.plan, checkpoint)
+        text = f"step {checkpoint.step:,}: resumed from {checkpoint.path.name}"
+        is_over = loaded.plan.reached(training) or bool(training.monitor.why)
+        status: Status = "finished" if is_over else "paused"
+        board.emit(Resumed(checkpoint.step, self._run_folder.path))
+        board.change(status, text, checkpoint.step)
+        self._run_file.update(self._runner)
+
+    def _take_modes(self, text: str) -> None:
+        """Continue under the modes of a run, unless others were chosen or cannot run here."""
+        training = self._training
+        if text == training.modes:
+            return
+        chosen = training.modes
+        if chosen != str(ModeSet.parse("", training.device)):
+            training.note(f"the run was under {text}, and continues under {chosen}, as was given")
+            return
+        try:
+            training.modeset = find_modes(text, training.device, training.model)
+            training.note_modes()
+        except ValueError as error:
+            training.note(f"the run was under {text}, and continues under {chosen}: {error}")
 
     def swap_in_newer_model(self) -> None:
         """Swap in the model that the code builds now, as the note on it says."""
@@ -202,6 +338,24 @@ class Control:
             self._runner.afterwards(action)
         else:
             action()
+
+    def on(self, event: str, function: Callable[[Any], object]) -> Callable[[], None]:
+        """Call ``function`` with every such event."""
+        if event not in _EVENTS:
+            raise ValueError(f"exp.on({event!r}, ...); valid: {', '.join(map(repr, _EVENTS))}")
+        if not callable(function):
+            raise TypeError(
+                f"exp.on({event!r}, ...) was given a {type(function).__name__}; give a function of "
+                "one argument, the event"
+            )
+        kind = _EVENTS[event]
+        observer = handler(self._training, kind, event, function)
+        board = self._training.board
+        return (
+            board.subscribe(observer, every_step=True)
+            if kind is StepDone
+            else (board.subscribe(observer))
+        )
 
     def wait(self, timeout: float | None) -> None:
         """Wait until no step is in progress and what was logged is in the event file."""

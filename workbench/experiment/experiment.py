@@ -16,13 +16,14 @@ import warnings
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Never, SupportsIndex
+from typing import TYPE_CHECKING, Any, Literal, Never, SupportsIndex
 
 import torch
 from torch import nn
 
 from workbench.experiment.control import Control
 from workbench.experiment.data.data import Order, data_source
+from workbench.experiment.loop.monitor import Monitor
 from workbench.experiment.readings import Readings
 from workbench.experiment.recipe.arguments import (
     check_model,
@@ -37,9 +38,9 @@ from workbench.experiment.recipe.losses import Loss
 from workbench.experiment.recipe.optimizers import make_optimizer
 from workbench.experiment.recipe.schedules import Every, Schedule
 from workbench.experiment.report.events import Closed, Observer
-from workbench.experiment.report.run_directory import RunFile, RunFolder, remove_if_empty, slug
+from workbench.experiment.report.run_directory import RunFile, RunFolder, slug
 from workbench.experiment.run import Run
-from workbench.experiment.runtime.checkpoint import CheckpointWriter
+from workbench.experiment.runtime.checkpoint_writer import CheckpointWriter, Interval
 from workbench.experiment.runtime.evaluation import evaluate, predict
 from workbench.experiment.runtime.runner import Runner
 from workbench.experiment.services import provided
@@ -51,12 +52,14 @@ from workbench.modes.mode_spec import with_compile
 
 if TYPE_CHECKING:
     from workbench.experiment.failure.out_of_memory import GpuUse
+    from workbench.experiment.loop.monitor import Best
     from workbench.experiment.loop.probe import CaptureHandle, StepProbe
     from workbench.experiment.loop.scalars import ScalarLog
     from workbench.experiment.loop.stop_condition import Plan
     from workbench.experiment.loop.validation import Validation
     from workbench.experiment.report.captures import CaptureStore
     from workbench.experiment.runtime.remote import RemoteSession
+    from workbench.experiment.runtime.weights import LoadedWeights
     from workbench.modes import ModeSet
     from workbench.modes.effects.step_times import StepTimings
     from workbench.records import (
@@ -86,9 +89,10 @@ class Experiment:
             ``.logits``).
         train: a `Dataset`, a `DataLoader`, a pair of arrays or tensors, or a Hugging Face dataset.
         val: validation data in any of these forms, evaluated after every epoch; or None.
-        loss: a function ``(logits, labels) -> scalar``, ``"cross_entropy"``, ``"bce"``, or None:
-            cross entropy, or binary cross entropy if there is one logit or the labels are a row of
-            numbers for each sample (multi-label, soft labels).
+        loss: a function ``(logits, labels) -> scalar`` or ``-> {"loss": scalar, "aux": scalar}``,
+            whose other entries are logged (``train/aux``, ``val/aux``); ``"cross_entropy"``,
+            ``"bce"``; or None: cross entropy, or binary cross entropy if there is one logit or the
+            labels are a row of numbers for each sample (multi-label, soft labels).
         optimizer: an instance, a callable that takes the parameters, a name (``"adamw"``,
             ``"adam"``, ``"sgd"`` with momentum 0.9, ``"rmsprop"``, ``"adagrad"``), or None (AdamW).
         lr: learning rate of an optimizer given by name; by default that optimizer's own default.
@@ -109,6 +113,13 @@ class Experiment:
             epoch that can continue from any point, or ``"loader"``, the loader's own order with its
             sampler and its generator, as in a plain loop after ``torch.manual_seed(seed)``.
         clip_grad_norm: clip the total norm of the gradients to this value before every update.
+        monitor: the metric that the best checkpoint, ``patience`` and a `ReduceLROnPlateau` of the
+            same direction go by: the name of any that is logged, or a pair such as ``("val/f1",
+            "max")`` where the name does not say whether more is better. If None, ``"val/accuracy"``
+            or else ``"val/loss"``, and a `ReduceLROnPlateau` as its own mode says.
+        patience: end a run after so many epochs in which it did not get better; None: never.
+        checkpoint_every: write a checkpoint after so many steps, or after a time such as
+            ``"10 min"``, in addition to the ends of epochs (at most every 30 s).
 
     Raises:
         TypeError, ValueError: an argument cannot be used; the message says in one sentence what and
@@ -150,12 +161,21 @@ class Experiment:
         shuffle: bool = True,
         order: Order = "workbench",
         clip_grad_norm: float | None = None,
+        monitor: str | tuple[str, Literal["min", "max"]] | None = None,
+        patience: int | None = None,
+        checkpoint_every: int | str | None = None,
         **unknown: Never,
     ) -> None:
         refuse_unknown(unknown, Experiment.__init__, "Experiment")
         given, model = model, uncompiled(model)
         check_model(model)
         size, place = whole(batch_size, "batch_size"), find_device(device)
+        interval, followed = Interval.of(checkpoint_every), Monitor(monitor, patience)
+        if patience is not None and monitor is None and val is None:
+            raise ValueError(
+                f"patience is {patience}, and there is nothing to go by: give val, or a monitor "
+                "such as 'train/loss'"
+            )
         if train is None:
             raise ValueError("train is None; give a Dataset, a DataLoader or a pair of arrays")
         source = data_source(
@@ -192,10 +212,11 @@ class Experiment:
             if clip_grad_norm is None
             else positive(clip_grad_norm, "clip_grad_norm"),
         )
+        self._training.monitor = followed
         self._training.note(note)
         self._training.note_modes()
         self._open_folder(runs)
-        self._settle(length)
+        self._settle(length, interval)
 
     @classmethod
     def around(cls, training: Training, path: Path) -> Experiment:
@@ -204,7 +225,7 @@ class Experiment:
         self._training = training
         training.note_modes()
         self._folder = RunFolder.existing(path)
-        self._settle(epochs=1)
+        self._settle(1, Interval())
         return self
 
     def _open_folder(self, runs: str | Path) -> None:
@@ -220,7 +241,7 @@ class Experiment:
         if training.board.notes:
             training.board.message = training.board.notes[0]
 
-    def _settle(self, epochs: int) -> None:
+    def _settle(self, epochs: int, interval: Interval) -> None:
         self.id = uuid.uuid4().hex[:8]
         self.created_at = time.time()
         self.dropped_points = 0
@@ -237,15 +258,16 @@ class Experiment:
 
         # none of these knows the experiment: it, and a model with it, is freed when the last
         # reference is gone
-        self._runner = Runner(training, CheckpointWriter(folder.path), beat)
+        writer = CheckpointWriter(folder, interval)
+        self._runner = Runner(training, writer, beat)
         self._settings = Settings(training, self._runner, epochs)
         self._readings = Readings(training, self._runner, self._settings)
-        self._control = Control(training, self._runner, self._settings, run_file)
+        self._control = Control(training, self._runner, self._settings, run_file, folder)
         compile_settings.watch()
         # weak references: the runner holds subscribers, and one that knows the experiment would
         # keep it alive; and the runner holds `beat`, which would make a reference cycle
         runner = weakref.ref(self._runner)
-        self._collected = weakref.finalize(self, _collected, runner, folder.path)
+        self._collected = weakref.finalize(self, _collected, runner, folder)
         self._collected.atexit = False
         self._is_made = True
         _live.add(self)
@@ -340,6 +362,68 @@ class Experiment:
         """
         self._control.resume_from_failure(modes, learning_rate)
         return Run(self)
+
+    def resume_from(
+        self,
+        run: Run | str | Path,
+        step: int | Literal["last", "best"] = "last",
+        *,
+        fork: bool = False,
+        trust: bool = False,
+    ) -> Run:
+        """Continue a run from a checkpoint: weights, moments, random states, place in the data.
+
+        The experiment must have been created as the run's was, and must not have trained. It takes
+        over the run directory, with its curves up to the checkpoint, and the end of the run:
+        `resume` continues up to there, `run` for longer. Losses and metrics are those of a run that
+        was never interrupted, to the last bit.
+
+        Args:
+            run: a run directory, one of its checkpoints, or a `Run`.
+            step: which checkpoint: the last one, the one with the best validation, or that of a
+                step.
+            fork: whether the run stays as it is, and is continued in a directory of its own.
+            trust: whether objects that have to be unpickled (a schedule with functions in it) are
+                loaded although another user wrote them, which runs what is in them.
+
+        Raises:
+            ResumeError: there is no whole checkpoint, or it belongs to another model, other data or
+                another optimizer; the message lists what differs.
+            InUseError: another process, or another experiment, trains that run.
+            CheckpointError: a file of the checkpoint is damaged, or not trusted.
+            RuntimeError: the experiment has trained already, or is closed.
+        """
+        path = run.path if isinstance(run, Run) else Path(run).expanduser().absolute()
+        self._control.resume_from(path, step, trust=trust, fork=fork)
+        return Run(self)
+
+    def load_weights(
+        self,
+        run: Run | str | Path,
+        step: int | Literal["last", "best"] = "best",
+        *,
+        strict: bool = True,
+    ) -> LoadedWeights:
+        """Load the weights of a run on disk into the model; optimizer and position stay.
+
+        `workbench.experiment.runtime.weights.load_weights` describes what fits, for any model.
+
+        Args:
+            run: a run, its directory, or a checkpoint in it.
+            step: ``"best"`` (by the metric that the run goes by), ``"last"``, or the number of a
+                step that has a checkpoint.
+            strict: whether a checkpoint without some of the model's tensors is refused.
+
+        Returns:
+            What became of every parameter and buffer.
+
+        Raises:
+            ResumeError: there is no such checkpoint, or it does not have all of the weights.
+            CheckpointError: a file of the checkpoint is damaged.
+            RuntimeError: the experiment is training, or is closed.
+        """
+        path = run.path if isinstance(run, Run) else Path(run).expanduser().absolute()
+        return self._control.load_weights(path, step, strict=strict)
 
     def swap_in_newer_model(self) -> None:
         """Swap in what `newer_model` describes, as its code does; call `resume_from_failure` next.
@@ -463,6 +547,52 @@ class Experiment:
             A function that unsubscribes the observer.
         """
         return self._training.board.subscribe(observer, every_step=every_step)
+
+    def on(
+        self, event: Literal["step", "epoch", "validated"], function: Callable[[Any], object]
+    ) -> Callable[[], None]:
+        """Call ``function`` with every such event, on the training thread.
+
+        Args:
+            event: ``"step"``: after every step, with its ``step``, ``loss`` (a detached tensor),
+                ``seconds`` and ``num_samples``; ``"validated"``: after every validation, with
+                ``step``, ``epoch``, ``loss``, ``accuracy`` and ``confusion``, before a schedule
+                steps that goes by it; ``"epoch"``: when an epoch is over, with ``step`` and
+                ``epoch``.
+            function: may log, pause, stop and set what can be set, which applies from the next step
+                on. If it raises, the run goes on, and a note says so.
+
+        Returns:
+            A function that ends it.
+
+        Raises:
+            ValueError: there is no such event.
+            TypeError: ``function`` cannot be called.
+        """
+        return self._control.on(event, function)
+
+    def log(self, name: str, value: Any) -> None:
+        """Log a value of your own at the current step, beside those of the run.
+
+        In a forward, a loss or a hook the current step is the one that is computed: it is logged
+        once the step has succeeded. Elsewhere it is `step_count`. On ranks a model does not have
+        the experiment, and logs nothing.
+
+        Args:
+            name: its name, such as ``"val/f1"``.
+            value: a number or a tensor with one element: a curve, in `run.metrics` and TensorBoard;
+                it is not read from a GPU here. A dict: every entry under ``name/key``. A str: a
+                text (Markdown). A matplotlib figure, a PIL image, or an array or tensor ``[height,
+                width]``, ``[height, width, 3 or 4]`` or ``[1, 3 or 4, height, width]`` of uint8 or
+                of floats in 0..1: an image. Texts and images are in TensorBoard.
+
+        Raises:
+            TypeError, ValueError: the name is one of the run's own, or the value cannot be logged;
+                the message says why.
+            RuntimeError: the experiment is closed.
+        """
+        self._settings.refuse_if_closed()
+        self._training.logged.add(name, value)
 
     def close(self) -> None:
         """Stop, release worker processes, detach the modes from the model and leave every panel.
@@ -589,6 +719,27 @@ class Experiment:
     def epochs(self, value: int) -> None:
         self._settings.set_epochs(value)
 
+    @property
+    def monitor(self) -> tuple[str, Literal["min", "max"]] | None:
+        """The metric that the best checkpoint, `patience` and a schedule go by; None: the default.
+
+        Setting another one forgets the best value so far.
+        """
+        return self._training.monitor.metric
+
+    @monitor.setter
+    def monitor(self, value: str | tuple[str, Literal["min", "max"]] | None) -> None:
+        self._settings.set_monitor(value)
+
+    @property
+    def patience(self) -> int | None:
+        """Number of epochs without a better value after which a run ends; None: it goes on."""
+        return self._training.monitor.patience
+
+    @patience.setter
+    def patience(self, value: int | None) -> None:
+        self._settings.set_patience(value)
+
     def say(self, text: str) -> None:
         """Show ``text`` in the status line: at the next step boundary, at once if nothing runs."""
         self._settings.say(text)
@@ -680,6 +831,14 @@ class Experiment:
         return None if found is None else found.note
 
     @property
+    def best(self) -> Best | None:
+        """The best value of the metric that it goes by: ``name``, ``value``, ``step``, ``epoch``.
+
+        None before the first epoch that has one.
+        """
+        return self._training.monitor.best
+
+    @property
     def markers(self) -> tuple[Marker, ...]:
         """Changes of modes, learning rate and model, by step."""
         return self._training.board.markers
@@ -765,11 +924,12 @@ def _cannot_set(cls: type[Experiment], name: str) -> str:
     return f"an experiment has no {name!r}{meant}; {valid}"
 
 
-def _collected(runner: weakref.ref[Runner], folder: Path) -> None:
+def _collected(runner: weakref.ref[Runner], folder: RunFolder) -> None:
     """End the run and remove an empty folder, when the last reference to an experiment is gone."""
     at_work = runner()
     if at_work is not None and at_work.active:  # the thread of a run holds it
         at_work.abandon()
     else:
-        RunFolder.existing(folder).mark_abandoned()
-    remove_if_empty(folder)
+        folder.mark_abandoned()
+        folder.unlock()
+    folder.remove_if_empty()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from workbench.trust import printable
 
@@ -57,6 +57,27 @@ class Run:
     def path(self) -> Path:
         """The run directory."""
         return self._experiment.path
+
+    def export_weights(
+        self, file: str | Path, step: int | Literal["last", "best"] = "last"
+    ) -> Path:
+        """Write the model's weights of a checkpoint to a safetensors file.
+
+        `workbench.experiment.runtime.weights.export_weights` has the details.
+
+        Args:
+            file: the file, ``"model.safetensors"``.
+            step: ``"last"``, ``"best"``, or the number of a step that has a checkpoint.
+
+        Raises:
+            ResumeError: there is no such checkpoint.
+            CheckpointError: a file of the checkpoint is damaged.
+            ValueError: the name does not end in ``.safetensors``.
+            OSError: the file cannot be written.
+        """
+        from workbench.experiment.runtime.weights import export_weights
+
+        return export_weights(self, file, step)
 
     def __repr__(self) -> str:
         exp = self._experiment

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ class Services:
     """``display(experiment, **options)`` returns the MIME bundle of its display."""
     send: SendToRanks | None = None
     """Has steps of parallel modes computed by worker processes."""
+    cut_events: Callable[[Path, int], object] | None = None
+    """Removes from a run directory what was logged after a step."""
     memory_tool: Callable[[], MemoryTool] | None = None
     """Makes what simulates GPUs and explains a shortage; called when it is first needed."""
 

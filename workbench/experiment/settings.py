@@ -8,7 +8,7 @@ before it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -18,6 +18,7 @@ from workbench.experiment.data.sources import DataError
 from workbench.experiment.failure.out_of_memory import refuse_too_large_model, simulate_gpu
 from workbench.experiment.loop.first_step import describe_idle, describe_switch
 from workbench.experiment.loop.local_steps import LocalSteps
+from workbench.experiment.loop.monitor import Monitor, direction
 from workbench.experiment.loop.stop_condition import Plan
 from workbench.experiment.recipe.arguments import check_model, positive, uncompiled, whole
 from workbench.experiment.recipe.hot_swap import refusal, swap
@@ -168,6 +169,28 @@ class Settings:
                 lambda: self._runner.plan.set_epochs(epochs, self._training.cursor.epoch),
                 light=True,
             )
+
+    def set_monitor(self, value: Any) -> None:
+        """Go by another metric from the next epoch on."""
+        self.refuse_if_closed()
+        training, metric = self._training, direction(value)
+
+        def change() -> None:
+            if metric != training.monitor.metric:
+                training.monitor = Monitor(metric, training.monitor.patience)
+
+        self.submit(change, light=True)
+
+    def set_patience(self, value: int | None) -> None:
+        """End runs after so many epochs that were not better; None: do not."""
+        self.refuse_if_closed()
+        training = self._training
+        patience = None if value is None else whole(value, "patience")
+
+        def change() -> None:
+            training.monitor.patience = patience
+
+        self.submit(change, light=True)
 
     def say(self, text: str) -> None:
         """Show ``text`` in the status line."""

@@ -7,6 +7,7 @@ otherwise (`workbench.experiment.runtime.runner` ensures this). It knows nothing
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from contextlib import AbstractContextManager
 from itertools import chain
@@ -16,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from workbench.experiment.checkpoint.module_values import ModuleValues
 from workbench.experiment.data.cursor import Cursor
 from workbench.experiment.data.data import DataError, DataSource, batch_size_of, split
+from workbench.experiment.data.dataset_generators import Held, held_in_run
 from workbench.experiment.data.first_batch import EarlyBatch
 from workbench.experiment.failure.remedies import Tried
 from workbench.experiment.loop.first_step import first_step
@@ -25,6 +28,7 @@ from workbench.experiment.loop.foreign_steps import ForeignSteps
 from workbench.experiment.loop.interruption import Interruption
 from workbench.experiment.loop.local_steps import LocalSteps
 from workbench.experiment.loop.measures import Measures
+from workbench.experiment.loop.monitor import Monitor
 from workbench.experiment.loop.probe import Probing
 from workbench.experiment.loop.scalars import ScalarLog
 from workbench.experiment.loop.step import StepResult, probed_step, train_step
@@ -38,7 +42,8 @@ from workbench.experiment.recipe.learning_rate import learning_rate
 from workbench.experiment.recipe.losses import Loss
 from workbench.experiment.recipe.schedules import Schedule
 from workbench.experiment.report.captures import CaptureStore
-from workbench.experiment.report.events import Captured, EpochDone, StepDone
+from workbench.experiment.report.events import Captured, EpochDone, StepDone, Validated
+from workbench.experiment.report.logged_values import LoggedValues
 from workbench.experiment.report.status import Board
 from workbench.experiment.services import Services
 from workbench.experiment.state.rng import RandomState
@@ -92,6 +97,18 @@ class Training:
     """What was raised in the last step after its weights had been written: the step counts as
     done."""
 
+    carried: tuple[CarryRow, ...] = ()
+    """What became of every parameter and buffer in the last hot swap."""
+    best_accuracy: float | None = None
+    """Highest accuracy of a validation."""
+    last_validation: Validation | None = None
+    is_at_rest = False
+    """Whether a series of steps has ended and the next one has not begun: cells may draw random
+    numbers, and those of the run are saved."""
+    held: list[Held] | None = None
+    """What the data of training and of validation keep, since the first step."""
+    module_values: ModuleValues | None = None
+    """What modules keep in plain attributes, since the first step."""
     hook_state: Any = None
     """What its hooks keep, while it is remote (`workbench.parallel.transfer.hook_state`)."""
 
@@ -124,13 +141,12 @@ class Training:
         self.clip_grad_norm = clip_grad_norm
         self.board = Board()
         self.scalars = ScalarLog()
-        self.timings = StepTimings()
-        self.captures, self.measures = CaptureStore(), Measures(self.scalars)
-        self.random = RandomState(self.device)
+        self.timings, self.captures = StepTimings(), CaptureStore()
+        self.measures = Measures(self.scalars)
+        self.logged, self.random = LoggedValues(self), RandomState(self.device)
         self.probes: list[Probing] = []
-        self.carried: tuple[CarryRow, ...] = ()
-        self.best_accuracy: float | None = None
-        self.last_validation: Validation | None = None
+        self.monitor = Monitor()
+        """Which epoch was the best, and whether the run ends because later ones are not."""
         self.validate: Callable[[Training, DataSource], Validation] = validate
         """Validates at the end of an epoch."""
         self.step_count = 0
@@ -167,6 +183,7 @@ class Training:
         if before is not model:
             self.note(read_by_loss(before, self.loss))
             self.undivided, self.model_paths, self.num_new_paths = "", frozenset(), 0
+            self.module_values = None
         self.model = model
         self.origin = Origin(model)
         self.take_train_mode()
@@ -178,6 +195,17 @@ class Training:
         self.guard = Guard(self.model, self.device, self.parameters, self.loss.module)
         self.checked = False
         """Whether a batch has passed the full checks."""
+
+    def watch_values(self, changed: set[str] | None = None) -> ModuleValues:
+        """Compare what modules keep with what they have now; ``changed``: what had changed then."""
+        models = {"model": self.model, "loss": self.loss.module}
+        there = {name: model for name, model in models.items() if model is not None}
+        self.module_values = ModuleValues(there, changed)
+        return self.module_values
+
+    def watch_data(self) -> None:
+        """Remember what the data of training and validation keep, to save what has changed."""
+        self.held = [held_in_run(one) for one in (self.cursor.source, self.val)]
 
     def newer_model(self) -> Found | None:
         """After a failure, what to swap in for a model that its code builds differently now."""
@@ -314,7 +342,12 @@ class Training:
 
     def begin(self) -> None:
         """Before the first step of a series: restore the random state of the run."""
-        self.interrupted = None
+        self.interrupted, self.is_at_rest = None, False
+        self.logged.thread = threading.get_ident()
+        if self.module_values is None:
+            self.watch_values()
+        if self.held is None:
+            self.watch_data()
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)  # of this thread: "cuda" in a forward means this one
         if not self.seeded:
@@ -339,6 +372,7 @@ class Training:
     def end(self) -> None:
         """After the last step of a series: save the random state."""
         self.random.save()
+        self.is_at_rest, self.logged.thread = True, None
         self.foreign_steps.end()
 
     def preview(self) -> Any:
@@ -406,6 +440,7 @@ class Training:
         self.step_count += 1
         self.steps_in_epoch += 1
         self.measures.log(self, result)
+        self.logged.step_done()
         if result.applied and self.schedule.scheduler is not None:
             # a scheduler of the user's own may raise: the update has been applied and logged
             self.note(self.schedule.after_step())
@@ -474,6 +509,7 @@ class Training:
     def _attempt(self, batch: Any, started: float) -> StepResult:
         """Do the step; undo it if it raises, unless its weights have already been written."""
         self.interrupted = None
+        self.logged.drop()
         switching = self.attached is not self._modeset
         self.guard.remember(exactly=switching or self.gpu is not None)
         kept = None
@@ -554,18 +590,44 @@ class Training:
         position = self.cursor.position()
         if self._validated[0] != position:  # else a scheduler has raised after it
             self.measures.log_accuracy(self.step_count)
-            found = None if self.val is None else validated(self, self.val).confusion
-            self._validated = position, found
+            self._validated = position, self._validate()
         self.note(self.schedule.after_epoch(self._epoch_measure))
         confusion, self._validated = self._validated[1], (None, None)
         self._epoch_over, self.steps_in_epoch = None, 0
         self.cursor.next_epoch()
         if self.val is None:  # a validation has set it
             self.train_mode.set(self.optimizer)
+        self.epoch_done(confusion)
+
+    def epoch_done(self, confusion: torch.Tensor | None) -> None:
+        """Tell observers that an epoch is over, and look whether it was the best."""
         self.board.emit(EpochDone(self.step_count, self.cursor.epoch, confusion))
+        self.monitor.update(self)
+        problem, self.monitor.problem = self.monitor.problem, ""
+        if not any(
+            note.startswith(problem[: problem.find(" in epoch")]) for note in self.board.notes
+        ):
+            self.note(problem)
+
+    def _validate(self) -> torch.Tensor | None:
+        """Validate, if there is data for it; return the confusion matrix."""
+        if self.val is None:
+            return None
+        found = validated(self, self.val)
+        self.board.emit(
+            Validated(
+                self.step_count, self.cursor.epoch + 1, found.loss, found.accuracy, found.confusion
+            )
+        )
+        return found.confusion
 
     def _epoch_measure(self) -> float | None:
         """Value for a schedule: the epoch's loss or accuracy, of validation if there is any."""
+        is_followed, value = self.monitor.value_for_schedule(
+            self, "max" if self.schedule.wants_accuracy else "min"
+        )
+        if is_followed:
+            return value
         wanted = "accuracy" if self.schedule.wants_accuracy else "loss"
         if self.val is not None and self.last_validation is not None:
             found = self.last_validation

@@ -21,6 +21,10 @@ from typing import BinaryIO
 from workbench.metrics.tensorboard_messages import record, version_event
 from workbench.trust import through_no_link
 
+PREFIX = "events.out.tfevents."
+"""How names of event files begin; the time in seconds follows."""
+_SKEW_S = 60
+"""A later time in a name than this many seconds from now is nobody's clock."""
 _serial = itertools.count()
 
 
@@ -76,8 +80,8 @@ class EventFile:
 
     def _begun(self) -> BinaryIO:
         self.folder.mkdir(parents=True, exist_ok=True)
-        stamp, host = int(time.time()), socket.gethostname()
-        name = f"events.out.tfevents.{stamp:010d}.{host}.{os.getpid()}.{next(_serial)}"
+        stamp, host = self._stamp(), socket.gethostname()
+        name = f"{PREFIX}{stamp:010d}.{host}.{os.getpid()}.{next(_serial):04d}"
         path = self.folder / name
         # unbuffered: what was written is visible to the reader of a live run
         file = path.open("xb", buffering=0)
@@ -90,6 +94,13 @@ class EventFile:
             raise
         self.path, self._whole = path, len(first)
         return file
+
+    def _stamp(self) -> int:
+        """The time in seconds; readers go by it, so it is not before that of any file here."""
+        names = (path.name.removeprefix(PREFIX).partition(".")[0] for path in self.folder.iterdir())
+        latest = max((int(one) for one in names if one.isdecimal()), default=0)
+        now = int(time.time())
+        return latest if now < latest < now + _SKEW_S else now
 
     def _cut_back(self, file: BinaryIO) -> None:
         try:

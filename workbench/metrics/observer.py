@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from workbench.experiment.report.events import (
     Closed,
@@ -22,9 +22,12 @@ from workbench.experiment.report.events import (
     LearningRateChanged,
     ModelSwapped,
     ModesChanged,
+    PictureLogged,
+    Resumed,
     RunStarted,
     ScheduleRemoved,
     StatusChanged,
+    TextLogged,
 )
 from workbench.gradient_flow.log import flow_source
 from workbench.metrics.confusion_picture import accuracy_title, draw_confusion
@@ -78,12 +81,18 @@ class TensorBoardObserver:
             self.writer.start()
             self._flow.hold(_SETTLED_S)
             self._describe(event.step)
+        elif isinstance(event, Resumed):
+            self._described = self.writer.move(event.folder)
         elif isinstance(event, EpochDone):
             self._epoch_done(event)
         elif isinstance(event, StatusChanged) and event.status != "training":
             self._settle(event)
         elif isinstance(event, Closed):
             self.detach()
+        elif isinstance(event, PictureLogged):
+            self.writer.picture(event.step, partial(_image, event))
+        elif isinstance(event, TextLogged):
+            self.writer.summary(event.step, partial(_text, event))
         elif (line := _line(event)) is not None:
             self._text("changes", event.step, line)
 
@@ -155,6 +164,18 @@ class TensorBoardObserver:
             )
             if note not in experiment.notes:
                 experiment.notes.append(note)
+
+
+def _image(event: PictureLogged) -> Any:
+    from workbench.metrics.tensorboard_messages import image_summary
+
+    return image_summary(event.name, *event.draw())
+
+
+def _text(event: TextLogged) -> Any:
+    from workbench.metrics.run_description import text_summary
+
+    return text_summary(event.name, event.text)
 
 
 def _line(event: Event) -> str | None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -94,7 +94,7 @@ def _encode_rows(
     with np.errstate(over="ignore"):  # overflow of float32 gives infinity, as in TensorBoard
         data[:, -_VALUE_BYTES:] = _as_bytes(values, "<f4")
     header = struct.pack("<Q", len(example))
-    prefix = np.frombuffer(header + _checksum_of(header), dtype=np.uint8)
+    prefix = np.frombuffer(header + checksum(header), dtype=np.uint8)
     rows = np.empty((count, 12 + len(example) + 4), dtype=np.uint8)
     rows[:, :12] = prefix
     rows[:, 12:-4] = data
@@ -130,7 +130,9 @@ def masked_crc32c(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
     return (rotated + np.uint32(0xA282EAD8)).astype(np.uint32)
 
 
-def _checksum_of(data: bytes) -> bytes:
+@lru_cache(maxsize=4096)
+def checksum(data: bytes) -> bytes:
+    """Return the masked CRC-32C of a few bytes, as it follows them in an event file."""
     row = np.frombuffer(data, dtype=np.uint8)[None]
     return masked_crc32c(row).astype("<u4").tobytes()
 

@@ -13,6 +13,7 @@ from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 Event: Any = cast("Any", event_pb2).Event
+SessionLog: Any = cast("Any", event_pb2).SessionLog
 Summary: Any = cast("Any", summary_pb2).Summary
 
 
@@ -26,6 +27,12 @@ def record(data: bytes) -> bytes:
 def version_event(wall_time: float) -> bytes:
     """Return the event every file begins with."""
     return Event(wall_time=wall_time, file_version="brain.Event:2").SerializeToString()
+
+
+def restart_event(wall_time: float) -> bytes:
+    """Return the event at which readers forget what they have read of a run."""
+    log = SessionLog(status=SessionLog.START)
+    return Event(wall_time=wall_time, step=0, session_log=log).SerializeToString()
 
 
 def scalar_event(tag: str, step: int, value: float, wall_time: float) -> bytes:

@@ -24,7 +24,7 @@ from typing import Any
 
 from workbench.experiment.loop.scalars import Series
 from workbench.experiment.runtime import at_exit
-from workbench.metrics.event_file import EventFile
+from workbench.metrics.event_file import PREFIX, EventFile
 from workbench.metrics.scalar_encoding import encode_series, merged
 from workbench.metrics.tensorboard_messages import record, summary_event
 from workbench.processes import interrupts_deferred
@@ -33,6 +33,8 @@ log = logging.getLogger("workbench")
 
 CAPACITY = 200_000
 """Maximum number of queued points: about 5 MB, and some minutes of an ordinary run."""
+MOST_PICTURES = 200
+"""Maximum number of pictures that wait to be drawn."""
 _RETRY_S = 1.0
 """Pause in seconds after a failed write."""
 _GIVE_UP_S = 10.0
@@ -107,6 +109,13 @@ class EventWriter:
         self._finishing = False
         self._flushing = 0
 
+    def move(self, folder: Path) -> bool:
+        """Write to another folder from now on; return whether it has event files already."""
+        self.flush()
+        self._file.close()
+        self.folder, self._file = folder, EventFile(folder)
+        return any(path.name.startswith(PREFIX) for path in folder.iterdir())
+
     def write(self, batch: Sequence[Series]) -> None:
         """Queue a batch of scalars (a sink of `ScalarLog`); never blocks, never raises."""
         self._put(sum(len(series[1]) for series in batch), list(batch))
@@ -118,14 +127,18 @@ class EventWriter:
     def picture(self, step: int, make: MakeSummary) -> None:
         """Queue a slow summary; ``make`` builds it on a thread that is only for these."""
         with self._changed:
-            self._drawings.append(_encoder(step, make))
-            self._num_undrawn += 1
+            fits = len(self._drawings) < MOST_PICTURES
+            if fits:
+                self._drawings.append(_encoder(step, make))
+                self._num_undrawn += 1
             if self._drawing_thread is None:
                 self._drawing_thread = threading.Thread(
                     target=self._draw, name="workbench-drawing", daemon=True
                 )
                 if not at_exit.started(self._drawing_thread):
                     self._drawing_thread = None
+        if not fits:
+            self._drop(1)
 
     def start(self) -> None:
         """Start a run: from now on the thread waits for more points instead of ending."""

@@ -140,6 +140,12 @@ def _record_compilations(experiment: Experiment) -> None:
     watch(experiment)
 
 
+def _cut_events(folder: Path, step: int) -> object:
+    from workbench.metrics.continued_events import cut_events
+
+    return cut_events(folder, step)
+
+
 SERVICES = Services(
     on_new=(
         _stream_to_tensorboard,
@@ -152,6 +158,7 @@ SERVICES = Services(
     ),
     display=_display,
     send=_send_to_ranks,
+    cut_events=_cut_events,
     memory_tool=_memory_tool,
 )
 """What every new experiment gets, unless others are provided."""

@@ -239,3 +239,5 @@ class RunSummary:
     best_accuracy: float | None
     step: int
     updated_at: float
+    checkpoint: int | None = None
+    """Step of the newest checkpoint, by its name; None if there is none."""

@@ -14,6 +14,7 @@ import json
 import math
 import os
 import platform
+import re
 import stat
 import time
 from collections.abc import Iterator
@@ -40,6 +41,9 @@ _MAX_SESSIONS = 64
 _MAX_ENTRIES = 200_000
 """Maximum number of entries that are read of one folder."""
 _MOST_KNOWN = 10_000
+_MAX_CHECKPOINTS = 10_000
+_CHECKPOINT = re.compile(r"step-(\d{8,15})(?:-\d{1,15})?", re.ASCII)
+"""Name of the folder of a checkpoint."""
 _MAX_TEXT = 200
 _MAX_LAUNCHER_BYTES = 1 << 16
 _UNCHECKED = Seal.unchecked()
@@ -147,7 +151,20 @@ def _summary(entry: dict[str, Any] | None, path: Path, top: Path) -> RunSummary:
         best_accuracy=_number(entry.get("best_accuracy")),
         step=int(_number(entry.get("step")) or 0),
         updated_at=_number(entry.get("updated_at")) or _changed_at(path),
+        checkpoint=_checkpoint(path / "checkpoints"),
     )
+
+
+def _checkpoint(folder: Path) -> int | None:
+    """Return the step of the newest checkpoint, going by names: whoever reads it looks into it."""
+    try:
+        if not stat.S_ISDIR(os.lstat(folder).st_mode):
+            return None
+        with os.scandir(folder) as entries:
+            names = [_CHECKPOINT.fullmatch(one.name) for one in islice(entries, _MAX_CHECKPOINTS)]
+    except OSError:
+        return None
+    return max((int(found[1]) for found in names if found is not None), default=None)
 
 
 def why_in_use(path: Path) -> str:

@@ -19,7 +19,9 @@ import torch
 
 from workbench.torch_private.lookup import TESTED, Check, MissingInTorchError
 
-Feature = Literal["training", "graphs", "checkpoints", "memory", "types", "compile", "parallel"]
+Feature = Literal[
+    "training", "saving", "graphs", "checkpoints", "memory", "types", "compile", "parallel"
+]
 
 FILES: dict[Feature, tuple[str, ...]] = {
     "training": (
@@ -34,6 +36,7 @@ FILES: dict[Feature, tuple[str, ...]] = {
         "tensors",
         "graph_leaves",
     ),
+    "saving": ("tensor_files",),
     "graphs": ("autograd", "graph_leaves", "tensors", "modules", "contexts"),
     "checkpoints": ("checkpoint",),
     "memory": ("memory", "autograd", "graph_leaves", "tensors", "modules", "contexts"),
@@ -55,6 +58,7 @@ takes seconds."""
 
 _REFUSED: dict[Feature, str] = {
     "training": "no step can be trained",
+    "saving": "no checkpoint can be written or read",
     "graphs": "no graph can be captured",
     "checkpoints": "no checkpointed region can be read",
     "memory": "no memory can be recorded",

@@ -21,6 +21,8 @@ export interface IRunSummary {
   best_accuracy: number | null;
   step: number;
   updated_at: number;
+  /** Step of the newest checkpoint; null if there is none. */
+  checkpoint: number | null;
 }
 
 /** A run that was deleted and can be put back, as `workbench.server.deleted_runs` describes it. */

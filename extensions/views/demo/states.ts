@@ -377,6 +377,7 @@ export function runs(many = 6): RunSummary[] {
     best_accuracy,
     step: 412,
     updated_at: now - ago,
+    checkpoint: status === 'exception' ? null : 408,
   }));
 }
 

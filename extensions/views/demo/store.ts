@@ -1,5 +1,5 @@
 import type { RunSummary } from '@torch-workbench/records';
-import type { DeletedRun, RunsModel, RunsOptions, Store } from '../src';
+import type { DeletedRun, RunsModel, RunsOptions, RunTarget, Store } from '../src';
 import type { Command, ExperimentModel, KernelModel } from '../src/kernel';
 
 /** A store that answers from the page: enough to press every button without a kernel. */
@@ -94,7 +94,13 @@ export class DemoRuns implements Store<RunsModel, never>, RunsOptions {
     return Promise.resolve();
   }
 
+  readonly into = (): RunTarget => ({ name: 'digits-2', status: 'idle', step: 0 });
+
   readonly onOpen = (): void => undefined;
+
+  readonly onResume = (): Promise<void> => Promise.resolve();
+
+  readonly onLoadBest = (): Promise<void> => Promise.resolve();
 
   readonly onDelete = (run: RunSummary): Promise<void> => {
     const { runs, deleted } = this.model;

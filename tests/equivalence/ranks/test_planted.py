@@ -12,6 +12,7 @@ import pytest
 from tests.equivalence.ranks.check import check
 from tests.equivalence.ranks.recipes import PLAIN, SWITCH, RankRecipe, is_possible
 from tests.fork_server import PLANT, ForkServer
+from workbench.experiment.checkpoint import training_state
 from workbench.parallel.session import session
 from workbench.parallel.transfer import checkpoint
 from workbench.parallel.transfer.object_state import ObjectState
@@ -37,7 +38,7 @@ def _in(actions: Any = DDP, **changes: Any) -> RankRecipe:
 
 def _moments_are_lost(patch: pytest.MonkeyPatch) -> None:
     """Those of the ranks do not come home."""
-    patch.setattr(checkpoint, "_take_moments", lambda *_arguments: None)
+    patch.setattr(training_state, "take_moments", lambda *_arguments: None)
 
 
 def _one_step_more(patch: pytest.MonkeyPatch) -> None:
@@ -54,7 +55,7 @@ def _scale_is_lost(patch: pytest.MonkeyPatch) -> None:
 
 def _schedule_is_lost(patch: pytest.MonkeyPatch) -> None:
     """It comes home where it left: neither by its state nor as an object that has changed."""
-    patch.setattr(checkpoint, "_take_schedule", lambda *_arguments: None)
+    patch.setattr(training_state, "_take_schedule", lambda *_arguments: None)
     patch.setattr(ObjectState, "take", lambda *_arguments: iter(()))
 
 

@@ -16,9 +16,9 @@ from tests.integration.out_of_memory.support import (
     experiment,
     refused,
 )
+from tests.saved_training import snapshot
 from workbench.experiment import Experiment
 from workbench.experiment.failure import out_of_memory
-from workbench.experiment.runtime.checkpoint import snapshot
 
 
 def needed(folder: Path, kind: str, **options: Any) -> int:

@@ -14,10 +14,10 @@ import pytest
 import torch
 from torch import nn
 
+from tests.saved_training import snapshot
 from tests.unit.experiment.plain_loop import CLASSES, FEATURES, data, seeded, weights
 from workbench.experiment import Experiment
 from workbench.experiment.recipe.arguments import uncompiled
-from workbench.experiment.runtime.checkpoint import snapshot
 from workbench.modes.compile import mode as compiling
 from workbench.modes.compile.toolchain import Missing
 

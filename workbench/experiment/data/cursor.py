@@ -11,7 +11,7 @@ import torch
 from workbench.experiment.data.data import DataError, DataSource
 from workbench.experiment.data.dataset_generators import held_by
 from workbench.experiment.state.host_random import HostRandom
-from workbench.experiment.state.rng import TorchState
+from workbench.experiment.state.rng import RandomState, TorchState
 
 _END = object()
 
@@ -26,6 +26,7 @@ class Cursor:
 
     def __init__(self, source: DataSource, device: torch.device) -> None:
         self.source = source
+        self._device = device
         self._random = TorchState(device)
         self._host_random = HostRandom()
         self.epoch = 0
@@ -54,6 +55,10 @@ class Cursor:
         """Whether the loader was fetching when something was raised."""
         self.replays_failure = False
         """Whether the current batch is one whose step failed."""
+        self._pass_begun: Any = None
+        """Where and from which random states the pass has begun, if its batches depend on it."""
+        self._pass_to_repeat: Any = None
+        """The same of a pass in another process, which is repeated up to the position."""
 
     @property
     def steps_per_epoch(self) -> int:
@@ -70,6 +75,11 @@ class Cursor:
     def left_out_per_epoch(self) -> int:
         """Number of batches that a whole epoch leaves out, as far as it is known."""
         return self._to_leave_out(0)
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether a step computes with the current batch, or has failed on it."""
+        return self._taken
 
     @property
     def _batches(self) -> int:
@@ -140,6 +150,33 @@ class Cursor:
         self._iterator = self._batch = None
         self._taken = self._is_over = False
 
+    @property
+    def random_before_batch(self) -> dict[str, Any] | None:
+        """Random states before a batch was fetched that no step has used; None if there is none.
+
+        Fetched again from them, in another process, it is the same.
+        """
+        if self._batch is None or not self.source.draws_again:
+            return None
+        here, before = RandomState(self._device), RandomState(self._device)
+        here.save()
+        try:
+            self._random.restore()
+            self._host_random.restore()
+            before.save()
+        finally:
+            here.restore()
+        return before.state_dict()
+
+    @property
+    def pass_state(self) -> Any:
+        """Where the pass in progress has begun, for `repeat_pass`; None if none is."""
+        return None if self._iterator is None else self._pass_begun
+
+    def repeat_pass(self, state: Any) -> None:
+        """Repeat the pass of another process, whose `pass_state` it is, up to the position."""
+        self._pass_to_repeat = state
+
     def take(self) -> Any:
         """Return the current batch, None at the end of the epoch.
 
@@ -171,7 +208,7 @@ class Cursor:
                 self._host_random.save()
             try:
                 if self._iterator is None:
-                    self._iterator = self._rest()
+                    self._iterator = self._begun()
                 found = next(self._iterator, _END)
             except BaseException:
                 self._iterator = None
@@ -293,6 +330,53 @@ class Cursor:
             raise self._no_batch()
         self._last_epoch = 0 if self._skip else self.index
         self._is_over = True  # iterated again, a loader would start over, and draw for it
+
+    def _begun(self) -> Iterator[Any]:
+        """Begin a pass for steps; one that depends on where it began can be repeated elsewhere.
+
+        That is a pass over a loader's own order, and one of workers, which have random states of
+        their own: they are seeded as the pass begins.
+        """
+        if self.source.repeats and not self.source.has_workers:
+            return self._rest()
+        before = self._pass_to_repeat
+        if before is None:
+            self._pass_begun = {"from": self.index, "random": self._pass_random()}
+            return self._rest()
+        self._pass_begun = before
+        with self._random_of_pass(before["random"]):
+            start = before["from"] - self._resized_at if self.source.repeats else 0
+            found = self.source.batches(self.epoch, start, skip=self._skip)
+            for _ in range(self.index - self._resized_at - start):
+                next(found, None)
+        self._pass_to_repeat = None
+        return found
+
+    def _pass_random(self) -> Any:
+        """The random states from which a loader draws its own order."""
+        if self.source.repeats:
+            return None
+        process = RandomState(self._device)
+        process.save()
+        return process.state_dict(), [one.get_state() for one in self.source.generators]
+
+    @contextmanager
+    def _random_of_pass(self, states: Any) -> Generator[None]:
+        """Context with the `_pass_random` of another process; those of this one come back."""
+        if states is None:
+            yield
+            return
+        here, there = RandomState(self._device), RandomState(self._device)
+        here.save()
+        there.load_state_dict(states[0])
+        there.forget_device()  # an order and samples are drawn on the CPU
+        there.restore()
+        for one, state in zip(self.source.generators, states[1], strict=True):
+            one.set_state(state)
+        try:
+            yield
+        finally:
+            here.restore()
 
     def _rest(self) -> Iterator[Any]:
         """Iterate over the rest of this epoch."""

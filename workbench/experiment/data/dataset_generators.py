@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import cloudpickle
 import numpy as np
 import torch
+from torch.utils.data import DataLoader
 
 from workbench.experiment.data.dataset_state import DataState, data_state_of
 from workbench.experiment.data.sources import LoaderSource
@@ -61,6 +62,11 @@ class Held:
         """Return the current state, for `write`, here or for a copy in another process."""
         return read(self.generators), None if self.kept is None else self.kept.get_state()
 
+    def portable(self) -> Any:
+        """Return what `read` does, for another process: of what is kept only what has changed."""
+        kept = None if self.kept is None else self.kept.get_state().portable()
+        return read(self.generators), kept or None
+
     def write(self, state: Any) -> list[str]:
         """Restore what `read` returned.
 
@@ -82,6 +88,15 @@ class Held:
 def held_by(source: DataSource | None) -> Held:
     """Return the state that making samples of ``source`` depends on and changes."""
     return Held(lambda: drawn_by(source), kept_by(source))
+
+
+def held_in_run(source: DataSource | None) -> Held:
+    """Return the same for a run, also of a loader whose order is its own."""
+    loader = getattr(source, "loader", None)
+    if isinstance(source, LoaderSource) or not isinstance(loader, DataLoader):
+        return held_by(source)
+    made = cast("DataLoader[Any]", loader)
+    return Held(lambda: found_in(made.dataset, made.collate_fn), data_state_of(made))
 
 
 def drawn_by(source: DataSource | None) -> list[Any]:

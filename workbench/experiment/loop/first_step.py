@@ -100,3 +100,4 @@ def _logits_under(modes: ModeSet, training: Training, batch: Any) -> torch.Tenso
                 f"for comparison, has written {', '.join(lost)}: their former values were not kept"
             )
         training.train_mode.restore()
+        training.logged.drop()

@@ -90,6 +90,8 @@ class Measures:
     def log(self, training: Training, result: StepResult) -> None:
         """Log the step that has just gone through."""
         self._scalars.add("train/loss", training.step_count, result.loss)
+        for name, value in training.loss.parts.items():
+            self._scalars.add(f"train/{name}", training.step_count, value)
         self._steps += 1
         self._samples += self.num_samples(result)
         if not result.applied:

@@ -12,6 +12,8 @@ import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from workbench.experiment.runtime.runner import Runner
     from workbench.experiment.training import Training
 
@@ -65,6 +67,14 @@ def others_at_work(runner: Runner) -> list[InUse]:
         if over is not None and shared is not None:
             found.append(InUse(one, over, shared))
     return found
+
+
+def at_work_on(model: nn.Module) -> list[str]:
+    """Return the names of the experiments that train tensors of a model at the moment."""
+    with _list:
+        active = [one for one in _runners if one.active]
+    mine = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
+    return [one.training.name for one in active if not mine.isdisjoint(_tensors(one.training))]
 
 
 def _tensors(training: Training) -> dict[int, str]:

@@ -79,6 +79,21 @@ class ScalarLog:
 
         return remove
 
+    def remember(
+        self, name: str, steps: npt.NDArray[np.int64], values: npt.NDArray[np.float64]
+    ) -> None:
+        """Add points that were logged before, in another process; no sink gets them.
+
+        Args:
+            name: name of the scalar.
+            steps: ``[n]`` int64.
+            values: ``[n]`` float64.
+        """
+        with self._flushing:
+            column = self._columns.setdefault(name, _Column())
+            column.values.frombytes(np.asarray(values, dtype=np.float64).tobytes())
+            column.steps.frombytes(np.asarray(steps, dtype=np.int64).tobytes())
+
     def flush(self) -> int:
         """Read, store and pass on what waits; return the number of points. Safe on any thread."""
         with self._flushing:
@@ -130,6 +145,13 @@ class ScalarLog:
         """The last ``count`` values of ``name``, oldest first."""
         column = self._columns.get(name)
         return list(column.values[-count:]) if column is not None else []
+
+    def at(self, name: str, step: int) -> float | None:
+        """The value of ``name`` that was logged last, if that was at ``step``; flush before."""
+        column = self._columns.get(name)
+        if column is None or not column.steps or column.steps[-1] != step:
+            return None
+        return column.values[len(column.steps) - 1]
 
     def history(self) -> Metrics:
         """Points of every name as arrays, read on access."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,7 +23,7 @@ from workbench.experiment.recipe.whole_set_loss import WholeSet
 from workbench.processes import computing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from workbench.experiment.recipe.loss_kinds import KnownLoss
     from workbench.experiment.training import Training
@@ -42,6 +42,8 @@ class Validation:
     accuracy: float | None
     confusion: torch.Tensor | None
     """``[classes, classes]`` int64 on CPU, rows = true class."""
+    parts: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Other parts of the loss by name, each the mean over batches, weighted by samples."""
 
 
 def validate(training: Training, source: DataSource) -> Validation:
@@ -90,6 +92,8 @@ def validated(training: Training, source: DataSource) -> Validation:
     training.validating = False
     training.last_validation = found
     training.scalars.add("val/loss", training.step_count, found.loss)
+    for name, value in found.parts.items():
+        training.scalars.add(f"val/{name}", training.step_count, value)
     if found.accuracy is not None:
         training.scalars.add("val/accuracy", training.step_count, found.accuracy)
         training.best_accuracy = max(found.accuracy, training.best_accuracy or 0.0)
@@ -137,6 +141,8 @@ class Tally:
         self._beyond = torch.zeros((), device=device, dtype=torch.int64)
         """How often labels were not a column of the outputs, which then are not scores of them."""
         self._confusion: torch.Tensor | None = None
+        self._parts: dict[str, torch.Tensor] = {}
+        """Sum of every other part of the loss, weighted by samples."""
         self._whole = WholeSet(training)
         """For a loss that is not known to add up."""
 
@@ -161,6 +167,9 @@ class Tally:
             count = batch_size_of(logits, targets)
         self.num_samples += max(count, 1)
         self._add_loss(loss, logits, targets, max(count, 1))
+        for name, value in self._loss_of.parts.items():
+            before = self._parts.get(name, 0.0)
+            self._parts[name] = before + value.to(self._loss.dtype) * max(count, 1)
         if not self._known.per:
             self._whole.add(logits, targets, max(count, 1))
         found = self._loss_of.answers.read(logits, targets)
@@ -225,8 +234,18 @@ class Tally:
             self._divisor.fill_(1)
         if not self._known.per:
             self._whole.pool(gathered)
+            self._pool_parts(gathered)
         samples = self._answers.new_tensor(self.num_samples)
         self._answers, self.num_samples = summed(self._answers), int(summed(samples))
+
+    def _pool_parts(self, gathered: Callable[[Any], list[Any]]) -> None:
+        own = {name: float(value) for name, value in self._parts.items()}
+        everyones: list[dict[str, float]] = gathered(own)
+        names = dict.fromkeys(name for one in everyones for name in one)
+        self._parts = {
+            name: self._loss.new_tensor(sum(one.get(name, 0.0) for one in everyones))
+            for name in names
+        }
 
     def result(self) -> Validation:
         """Return the result; reads the sums from the device."""
@@ -237,10 +256,11 @@ class Tally:
         answers = self._loss_of.answers
         if self._loss_of.scope.takes_scores is False or int(self._beyond):
             answers.read_nothing()  # as the labels, or the check of the whole set, have shown
+        parts = {name: float(value) / self.num_samples for name, value in self._parts.items()}
         if not answers.reads or self._whole.hides_accuracy:
-            return Validation(loss, None, None)
+            return Validation(loss, None, None, parts)
         count, confusion = int(self._answers), self._confusion
         if confusion is not None:
             side = int(len(confusion) ** 0.5 + 0.5)
             confusion = confusion.reshape(side, side).cpu()
-        return Validation(loss, int(self._right) / count if count else None, confusion)
+        return Validation(loss, int(self._right) / count if count else None, confusion, parts)

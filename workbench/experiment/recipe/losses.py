@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import torch
@@ -23,6 +23,25 @@ from workbench.experiment.recipe.targets import Agreement, AnswerReader
 from workbench.torch_private.tensors import version_of
 
 LossFunction = Callable[[torch.Tensor, Any], torch.Tensor]
+OWN = frozenset(
+    f"{of}/{name}"
+    for of, names in (
+        (
+            "train",
+            (
+                "loss",
+                "accuracy",
+                "samples_per_s",
+                "gradient_norm",
+                "gradient_flow",
+                "learning_rate",
+            ),
+        ),
+        ("val", ("loss", "accuracy", "confusion_matrix")),
+    )
+    for name in names
+)
+"""Names under which a run logs by itself."""
 
 _NAMES: dict[str, LossFunction] = {
     "cross_entropy": F.cross_entropy,
@@ -67,6 +86,8 @@ class Loss:
         """Whether it has written into outputs or labels."""
         self.scope = LossScope()
         """Findings of validations about it."""
+        self.parts: dict[str, torch.Tensor] = {}
+        """What the last call has returned beside the loss, by name, if it returned a dict."""
 
     @property
     def name(self) -> str:
@@ -158,13 +179,42 @@ class Loss:
     def __call__(self, logits: torch.Tensor, targets: Any) -> torch.Tensor:
         """Compute the loss, a scalar with a graph."""
         try:
-            return self.function(logits, targets)  # type: ignore[misc]  # chosen by `check`
+            found: Any = self.function(logits, targets)  # type: ignore[misc]  # chosen by `check`
         except Exception as error:
             check_logits(logits)
             problem = self._problem(logits, targets)
             if problem:
                 raise DataError(problem) from error
             raise
+        if isinstance(found, Mapping):
+            return self._of_parts(cast("Mapping[Any, Any]", found))
+        if self.parts:
+            self.parts = {}
+        return found
+
+    def _of_parts(self, found: Mapping[Any, Any]) -> torch.Tensor:
+        """Return the loss of several parts, and keep the others for the log."""
+        if "loss" not in found:
+            raise DataError(
+                f"the loss returned a dict of {', '.join(map(repr, found)) or 'nothing'}; one of "
+                "its entries must be 'loss', which is trained on; the others are logged"
+            )
+        self.parts = {}
+        for name, value in found.items():
+            if name == "loss":
+                continue
+            if not isinstance(name, str) or f"train/{name}" in OWN or f"val/{name}" in OWN:
+                raise DataError(
+                    f"the loss returned a part with the name {name!r}, which is taken, or is no "
+                    "string; give another name"
+                )
+            part = torch.as_tensor(value) if isinstance(value, (int, float)) else value
+            if not isinstance(part, torch.Tensor) or part.numel() != 1 or part.is_complex():
+                raise DataError(
+                    f"the part {name!r} of the loss is {_named(part)}; it must be one number"
+                )
+            self.parts[name] = part.detach().reshape(())
+        return found["loss"]
 
     def computed(
         self, logits: torch.Tensor, targets: Any, *, is_first: bool

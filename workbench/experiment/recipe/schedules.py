@@ -210,6 +210,22 @@ class Schedule:
             f"{name} has no metric to follow: no accuracy is known for this loss and these labels"
         )
 
+    def state(self) -> dict[str, Any]:
+        """Return what was decided about it so far, for `load_state` of another one."""
+        return {
+            "every": self._every,
+            "is_settled": self._is_settled,
+            "is_over": self.is_over,
+            "is_owed": self.is_owed,
+            "last_of_curve": self.last_of_curve,
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue as the one whose `state` it is."""
+        self._every, self._is_settled = state["every"], state["is_settled"]
+        self.is_over, self.is_owed = state["is_over"], state["is_owed"]
+        self.last_of_curve = state["last_of_curve"]
+
     def rebind(self, optimizer: torch.optim.Optimizer) -> None:
         """Continue with another optimizer, whose groups are those of the previous one."""
         self.optimizer = optimizer

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -34,6 +35,14 @@ class RunStarted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Resumed(Event):
+    """A checkpoint was loaded; `step` is its step."""
+
+    folder: Path
+    """The run directory from now on."""
+
+
+@dataclass(frozen=True, slots=True)
 class StepDone(Event):
     """A step was applied. Emitted only to observers that request every step."""
 
@@ -41,6 +50,20 @@ class StepDone(Event):
     """Detached scalar on the training device, float64 on a CPU; do not read it here."""
     seconds: float
     num_samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class Validated(Event):
+    """The model was validated at the end of an epoch; the epoch's schedule has not stepped yet."""
+
+    epoch: int
+    """Number of the epoch, from 1."""
+    loss: float
+    """Loss of the whole validation set."""
+    accuracy: float | None
+    """Fraction of correct predictions; None if the labels have no classes."""
+    confusion: torch.Tensor | None
+    """As in `EpochDone`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +121,24 @@ class Captured(Event):
     """A probe finished and its record is in ``experiment.captures`` under ``capture_id``."""
 
     capture_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PictureLogged(Event):
+    """The user has logged an image or a figure."""
+
+    name: str
+    draw: Callable[[], tuple[bytes, tuple[int, int]]]
+    """Returns the bytes of a PNG file, and (width, height) in pixels."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextLogged(Event):
+    """The user has logged a text."""
+
+    name: str
+    text: str
+    """Markdown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,14 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from workbench.experiment.report.facts import run_facts
+from workbench.experiment.report.run_lock import RunLock
 from workbench.trust import read_regular, write_whole
 
 if TYPE_CHECKING:
@@ -35,7 +37,9 @@ class RunFolder:
     def __init__(self, runs: str | os.PathLike[str], name: str) -> None:
         self.problem = ""
         """Why nothing is written, in one sentence, or ``""``."""
-        self._writing = threading.Lock()
+        self.lineage: dict[str, Any] = {}
+        """What the run continues: ``{"forked_from": path, "forked_at": step}``."""
+        self._writing, self._lock = threading.Lock(), None
         root = Path(runs).expanduser().absolute()
         self.path = root / slug(name)
         try:
@@ -50,8 +54,61 @@ class RunFolder:
     def existing(cls, path: Path) -> RunFolder:
         """Return the existing directory of a run."""
         self = cls.__new__(cls)
-        self.path, self.problem, self._writing = path, "", threading.Lock()
+        self.path, self.problem, self.lineage = path, "", {}
+        self._writing, self._lock = threading.Lock(), None
         return self
+
+    _lock: RunLock | None
+
+    def lock(self) -> None:
+        """Let no other experiment write it, until `unlock` or the end of the process.
+
+        Raises:
+            InUseError: another one does.
+        """
+        if self._lock is None:
+            self._lock = RunLock(self.path)
+
+    def unlock(self) -> None:
+        """Let others write it."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
+
+    @contextmanager
+    def kept_locked(self) -> Generator[None]:
+        """Context in which it stays locked, though the experiment may be closed meanwhile."""
+        lock = self._lock
+        if lock is not None:
+            lock.share()
+        try:
+            yield
+        finally:
+            if lock is not None:
+                lock.release()
+
+    def was_replaced(self) -> bool:
+        """Whether the folder was deleted since it was locked; a new one is locked then."""
+        lock = self._lock
+        if lock is None or lock.is_of(self.path):
+            return False
+        self.unlock()
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.lock()
+        return True
+
+    def move(self, path: Path, lock: RunLock) -> None:
+        """Write to the directory of another run from now on; an empty one is removed.
+
+        Args:
+            path: the other directory.
+            lock: the lock on it.
+        """
+        before = self.path
+        with self._writing:
+            self.unlock()
+            self.path, self.problem, self._lock = path, "", lock
+        remove_if_empty(before)
 
     def read(self) -> dict[str, Any]:
         """Return the content of ``run.json``.
@@ -84,7 +141,10 @@ class RunFolder:
         target = self.path / "run.json"
         try:
             self.path.mkdir(exist_ok=True)
-            write_whole(target, json.dumps({"schema": SCHEMA, **facts}, indent=1).encode())
+            self.lock()
+            write_whole(
+                target, json.dumps({"schema": SCHEMA, **facts, **self.lineage}, indent=1).encode()
+            )
         except OSError as error:
             self.problem = _sentence(self.path, error)
             return False
@@ -167,6 +227,17 @@ class RunFile:
     def folder(self) -> Path:
         """The run directory."""
         return self._folder.path
+
+    def continues(self) -> None:
+        """Keep creation time and lineage of the run that the folder was moved to."""
+        try:
+            facts = self._folder.read()
+        except (OSError, ValueError):
+            return  # damaged: it is written anew
+        self._created_at = float(facts["created_at"])
+        self._folder.lineage = {
+            name: facts[name] for name in ("forked_from", "forked_at") if name in facts
+        }
 
     def update(self, runner: Runner) -> None:
         """Write it if its content has changed; a disk that refuses is reported to the user once."""

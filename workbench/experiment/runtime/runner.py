@@ -36,7 +36,8 @@ from workbench.records.panel import Status
 from workbench.trust import error_message
 
 if TYPE_CHECKING:
-    from workbench.experiment.runtime.checkpoint import CheckpointWriter
+    from workbench.experiment.checkpoint.folder import Checkpoint
+    from workbench.experiment.runtime.checkpoint_writer import CheckpointWriter
     from workbench.experiment.training import Training
 
 _OUT_OF_MEMORY = "step {step:,}: out of memory; paused, step not applied, nothing lost"
@@ -135,6 +136,15 @@ class Runner(Worker):
                 self.plan.halt_at += steps
             return True
 
+    def continue_from(self, plan: Plan, checkpoint: Checkpoint) -> None:
+        """Continue the run of another process, which had this plan, after a checkpoint."""
+        self.plan = self._checkpoints.plan = plan
+        self._checkpoints.go_on_from(checkpoint, self.training)
+
+    def wait_for_checkpoint(self) -> None:
+        """Wait until the files of a checkpoint that is being written are complete."""
+        self._checkpoints.join()
+
     def cancel_trials(self) -> None:
         """End trials of remedies, if any are in progress, at the next request for memory."""
         self._trials_cancelled = True
@@ -200,6 +210,7 @@ class Runner(Worker):
             board, before = self.training.board, (self.plan, self.given)
             status, message, failure = board.status, board.message, board.failure
             self.plan, self.given = make_plan(), given
+            self._checkpoints.plan = self.plan
             self._occupy(aside=False)
 
         def undo() -> None:
@@ -292,7 +303,9 @@ class Runner(Worker):
             return
         finally:
             training.caller_settings = _NOTHING_SET  # else hooks and modes of a cell would be kept
-        if status != "paused":
+        if status == "paused":
+            quietly(self._write_now)
+        else:
             quietly(training.cursor.release)
             quietly(self._write_last)
         self._end(status, "; ".join(filter(None, self._end_message(status))))
@@ -308,8 +321,12 @@ class Runner(Worker):
             while not (self.halted or other.over.wait(_LOOK_S)):
                 self._refuse_in_use([other])
 
+    def _write_now(self) -> None:
+        """Write a checkpoint of the last good step, from which the run may never continue here."""
+        self._checkpoints.offer(self.training, now=True)
+
     def _write_last(self) -> None:
-        """Write the checkpoint of the run's end, and wait until the file is complete."""
+        """Write the checkpoint of the run's end, and wait until its files are complete."""
         self._checkpoints.offer(self.training, final=True)
         self._checkpoints.join()
         kept, self._kept = self._kept, None
@@ -337,7 +354,7 @@ class Runner(Worker):
         problem, notes = self._checkpoints.problem, self.training.board.notes
         if problem and problem not in notes:
             notes.append(problem)
-        why = self.why if self.halted else ""
+        why = self.why if self.halted else self.training.monitor.why
         text = ", ".join(filter(None, [_sentence(status, self.training), why]))
         return text, problem if status != "paused" else ""
 
@@ -356,7 +373,8 @@ class Runner(Worker):
             else:
                 self._follow_remote_steps()
             if training.cursor.epoch != epoch:
-                self._checkpoints.offer(training)
+                self._checkpoints.after_epoch(training)
+            self._checkpoints.after_step(training)
         return status
 
     def _at_a_boundary(self) -> Status | None:
@@ -368,7 +386,7 @@ class Runner(Worker):
             status: Status | None = None
             if self.halted:
                 status = "paused" if self.halted == "pause" else "stopped"
-            elif plan.reached(training):
+            elif plan.reached(training) or training.monitor.why:
                 status = "finished"
             elif plan.halt_at is not None and training.step_count >= plan.halt_at:
                 status = "paused"
@@ -401,7 +419,7 @@ class Runner(Worker):
 
     def _is_wanted(self) -> bool:
         """Execute the commands that do not need the training here; return whether others wait."""
-        return not self._carry_out_light() or bool(self.halted)
+        return not self._carry_out_light() or bool(self.halted or self.training.monitor.why)
 
     def _capture_locally(self) -> None:
         """Capture a step in one process; a fault in it does not end the run."""
@@ -441,6 +459,7 @@ class Runner(Worker):
             self._stopped_by_the_end()
             return
         quietly(lambda: self.training.origin.note_failure(self.training.model))
+        quietly(self._write_now)
         self._end(status, text, failure)
         if failure.capture and self.halted != "stop":
             quietly(lambda: self._look_for_remedies(failure))

@@ -128,6 +128,11 @@ class RandomState(TorchState):
             not np.array_equal(*pair) for pair in zip(numpy, self._numpy, strict=True)
         )
 
+    def forget_device(self) -> None:
+        """Keep the state of the accelerator as it is: what was saved is of another one."""
+        if self._states is not None:
+            self._states = self._states[0], None
+
     def restore_torch(self) -> None:
         """Call `restore` for torch alone."""
         super().restore()

@@ -26,6 +26,7 @@ from workbench.panel.channel.graph_comparison import compare
 from workbench.panel.channel.memory_questions import ask
 from workbench.panel.channel.publication import changes
 from workbench.panel.channel.questions import QUESTIONS, Answer
+from workbench.panel.channel.saved_runs import load_weights, resume_from
 
 if TYPE_CHECKING:
     from workbench.experiment import Experiment
@@ -41,7 +42,13 @@ goodbye."""
 _ENDING_S = 5.0
 """How many seconds the exit of the interpreter waits for messages that are being sent."""
 
-TASKS = {"export": export, "ask": ask, "compare": compare}
+TASKS = {
+    "export": export,
+    "ask": ask,
+    "compare": compare,
+    "resume_from": resume_from,
+    "load_weights": load_weights,
+}
 """Long-running commands, which are replied to when their work is done."""
 
 log = logging.getLogger("workbench")

@@ -238,7 +238,7 @@ class Rank:
             self._carry_out()
             if self._ended:
                 break
-            if self.plan.reached(training):
+            if self.plan.reached(training) or training.monitor.why:
                 self._ended = "finished"
             else:
                 self.advance()
@@ -357,6 +357,8 @@ class Rank:
         training = self.training
         step = training.step_count
         training.scalars.add("train/loss", step, done.loss)
+        for name, value in training.loss.parts.items():  # of the whole batch, on every rank
+            training.scalars.add(f"train/{name}", step, value)
         training.measures.accuracy.add_counted(training.cursor.epoch, done.right, done.answers)
         if is_sampled(step):
             training.measures.log_accuracy(step)

@@ -23,7 +23,7 @@ from workbench.experiment.loop.local_steps import MOST
 from workbench.experiment.loop.step_guard import NonFiniteError
 from workbench.experiment.loop.validation import Validation
 from workbench.experiment.recipe.learning_rate import follow_learning_rate, scale_learning_rate
-from workbench.experiment.report.events import EpochDone, StepDone
+from workbench.experiment.report.events import StepDone, Validated
 from workbench.experiment.runtime.remote import RemoteError
 from workbench.experiment.state.process_settings import threads_of_a_rank
 from workbench.modes.layout.mode import Parallel
@@ -268,7 +268,9 @@ class Mirror:
             training.last_validation = Validation(loss, accuracy, table)
             if accuracy is not None:
                 training.best_accuracy = max(accuracy, training.best_accuracy or 0.0)
-        training.board.emit(EpochDone(training.step_count, training.cursor.epoch, table))
+            epoch = training.cursor.epoch
+            training.board.emit(Validated(training.step_count, epoch, loss, accuracy, table))
+        training.epoch_done(table)
 
     def _take_ready(self, message: Message) -> None:
         step = message["step"]

@@ -4,10 +4,6 @@ Tensors go through `torch.distributed.checkpoint`, so that a sharded one is writ
 that hold it and read into whatever sharding it is loaded for; a single process needs no process
 group for either. The rest (scheduler, scaler, random states, position in the data) is the same on
 every rank and is written once, next to it.
-
-Moments are named by their parameter: ``optimizer.encoder.weight.exp_avg``. Torch's own
-``get_optimizer_state_dict`` steps an optimizer that has no state to create some, and expects it for
-every parameter; here a parameter that no step has reached yet has none, before and after.
 """
 
 from __future__ import annotations
@@ -18,7 +14,7 @@ import os
 import pickle
 import shutil
 import warnings
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from hashlib import sha256
 from hmac import compare_digest
@@ -27,12 +23,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.distributed as dist
-from torch import nn
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemReader
-from torch.distributed.checkpoint.metadata import Metadata, StorageMeta, TensorStorageMetadata
+from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
 
+from workbench.experiment.checkpoint import training_state
 from workbench.experiment.data.dataset_generators import Held, held_by
 from workbench.modes.layout.layout import reshard
 from workbench.parallel.data.rank_batches import RankSource
@@ -40,12 +36,12 @@ from workbench.parallel.exchange.files import REST
 from workbench.parallel.sentences import listed
 from workbench.parallel.transfer.job_pickle import from_known, to_known
 from workbench.parallel.transfer.object_state import Changes, differing
+from workbench.torch_private.tensor_files import of_torch
 from workbench.trust import NotAFileError, Seal, SealError, open_regular, read_regular
 from workbench.trust.opening import as_shown
 
 if TYPE_CHECKING:
     from workbench.experiment.data.sources import DataSource
-    from workbench.experiment.recipe.schedules import Schedule
     from workbench.experiment.training import Training
 
 
@@ -85,8 +81,7 @@ def save(training: Training, folder: Path, seal: Seal | None = None) -> None:
     first = not dist.is_initialized() or dist.get_rank() == 0
     reshard(training.model)
     objects = _objects(training)
-    tensors, plain = _optimizer_state(training)
-    tensors |= {f"model.{name}": tensor for name, tensor in _tensors_of(training.model)}
+    tensors, apart = training_state.tensors(training)
 
     def begin() -> None:
         shutil.rmtree(draft, ignore_errors=True)
@@ -94,7 +89,12 @@ def save(training: Training, folder: Path, seal: Seal | None = None) -> None:
 
     def finish() -> None:
         on_cpu = {name for name, tensor in tensors.items() if tensor.device.type == "cpu"}
-        rest = {**_rest(training), "objects": objects, "moments": plain, "on_cpu": on_cpu}
+        rest = {
+            **_rest(training),
+            "objects": objects,
+            "moments": apart["moments"],
+            "on_cpu": on_cpu,
+        }
         rest["metadata"] = sha256((draft / _METADATA).read_bytes()).digest()
         written = io.BytesIO()
         torch.save(rest, written)
@@ -141,13 +141,13 @@ def load(training: Training, folder: Path, seal: Seal | None = None) -> None:
     sealed = (seal or Seal.of_this_process()).read(folder / REST, _what(folder))
     rest = torch.load(io.BytesIO(sealed), weights_only=False, map_location="cpu")
     reader = _SealedReader(folder, rest["metadata"])
-    saved = reader.whole().state_dict_metadata
-    other = _other_buffers(training, saved, rest["buffers"])
+    saved = of_torch(reader.whole())
+    other = training_state.other_buffers(training, saved, rest["buffers"])
     read = dict(other)
-    for name, tensor in _tensors_of(training.model):
+    for name, tensor in training_state.tensors_of(training.model):
         if f"model.{name}" in saved and name not in read:
             read[name] = torch.empty_like(tensor.detach())
-    moments = _empty_moments(training, saved, rest["on_cpu"])
+    moments = training_state.empty_moments(training, saved, rest["on_cpu"])
     tensors: dict[str, Any] = {f"model.{name}": tensor for name, tensor in read.items()}
     tensors |= {f"optimizer.{name}.{key}": value for (name, key), value in moments.items()}
     try:
@@ -157,8 +157,8 @@ def load(training: Training, folder: Path, seal: Seal | None = None) -> None:
     except CheckpointException as error:  # which is no `Exception`
         problem = f"the checkpoint {folder} cannot be read whole: {_why(error, reads=True)}"
         raise NotLoadedError(_as_shown(problem, folder)) from error
-    _take_tensors(training, read, other)
-    _take_moments(training, moments, rest["moments"])
+    training_state.take_tensors(training, read, other)
+    training_state.take_moments(training, moments, rest["moments"])
     _take_rest(training, rest)
 
 
@@ -244,138 +244,10 @@ class _RegularFiles(FileSystem):
             yield cast("io.IOBase", stream)
 
 
-def _tensors_of(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield every parameter and buffer once, including buffers that are in no ``state_dict``."""
-    yield from model.named_parameters()
-    yield from model.named_buffers()
-
-
-def _other_buffers(
-    training: Training, saved: dict[str, Any], names: list[str]
-) -> dict[str, torch.Tensor]:
-    """Return a tensor for each buffer that a forward made, or gave another shape or type."""
-    found: dict[str, torch.Tensor] = {}
-    modules = dict(training.model.named_modules())
-    for full in names:
-        entry = saved[f"model.{full}"]
-        path, _, name = full.rpartition(".")
-        module = modules.get(path)
-        if module is None:
-            continue
-        buffers: dict[str, torch.Tensor | None] = vars(module)["_buffers"]
-        now, dtype = buffers.get(name), entry.properties.dtype
-        if now is None or now.shape != entry.size or now.dtype is not dtype:
-            device = training.device if now is None else now.device
-            found[full] = torch.empty(entry.size, dtype=dtype, device=device)
-    return found
-
-
-@torch.no_grad()
-def _take_tensors(
-    training: Training, read: dict[str, torch.Tensor], other: dict[str, torch.Tensor]
-) -> None:
-    modules = dict(training.model.named_modules())
-    for full, buffer in other.items():
-        path, _, name = full.rpartition(".")
-        vars(modules[path])["_buffers"][name] = buffer
-    for name, tensor in _tensors_of(training.model):
-        if name in read and name not in other:
-            tensor.detach().copy_(read[name])
-
-
-def _names(training: Training) -> dict[torch.Tensor, str]:
-    """Return the name of every trained parameter; those of a loss or of no module are numbered."""
-    names: dict[torch.Tensor, str] = {
-        parameter: name for name, parameter in training.model.named_parameters()
-    }
-    groups: list[dict[str, Any]] = training.optimizer.param_groups
-    for at, parameter in enumerate(p for group in groups for p in group["params"]):
-        names.setdefault(parameter, training.stand_ins.get(parameter, f"#{at}"))
-    return names
-
-
-def _optimizer_state(training: Training) -> tuple[dict[str, Any], dict[tuple[str, str], Any]]:
-    """Return moments that are dense tensors, by full name, and what else the optimizer keeps."""
-    names = _names(training)
-    tensors: dict[str, Any] = {}
-    plain: dict[tuple[str, str], Any] = {}
-    for parameter, state in training.optimizer.state.items():
-        for key, value in state.items():
-            if isinstance(value, torch.Tensor) and value.layout is torch.strided:
-                tensors[f"optimizer.{names[parameter]}.{key}"] = value
-            else:
-                plain[names[parameter], key] = value
-    return tensors, plain
-
-
-def _empty_moments(
-    training: Training, saved: dict[str, Any], on_cpu: set[str]
-) -> dict[tuple[str, str], torch.Tensor]:
-    """Return a tensor for every moment in a checkpoint, sharded like its parameter if as large.
-
-    Moments of a parameter on a GPU are there or in host memory. The ``step`` of a fused or a
-    capturable optimizer must be on the GPU, though it was saved in host memory where shards were
-    offloaded.
-    """
-    by_name = {name: parameter for parameter, name in _names(training).items()}
-    groups: list[dict[str, Any]] = training.optimizer.param_groups
-    beside = {
-        id(parameter)
-        for group in groups
-        if group.get("fused") or group.get("capturable")
-        for parameter in group["params"]
-    }
-    found: dict[tuple[str, str], torch.Tensor] = {}
-    for full, entry in saved.items():
-        if not full.startswith("optimizer.") or not isinstance(entry, TensorStorageMetadata):
-            continue
-        name, _, key = full.removeprefix("optimizer.").rpartition(".")
-        parameter, dtype = by_name[name], entry.properties.dtype
-        if entry.size == parameter.shape:
-            found[name, key] = torch.empty_like(parameter, dtype=dtype, requires_grad=False)
-        else:
-            is_beside = key == "step" and id(parameter) in beside
-            on_host = full in on_cpu and not is_beside
-            device = torch.device("cpu") if on_host else parameter.device
-            found[name, key] = torch.empty(entry.size, dtype=dtype, device=device)
-    return found
-
-
-def _take_moments(
-    training: Training,
-    tensors: dict[tuple[str, str], torch.Tensor],
-    plain: dict[tuple[str, str], Any],
-) -> None:
-    by_name = {name: parameter for parameter, name in _names(training).items()}
-    state = cast("dict[torch.Tensor, dict[str, Any]]", training.optimizer.state)
-    state.clear()
-    for (name, key), value in {**tensors, **plain}.items():
-        is_sparse = isinstance(value, torch.Tensor) and value.is_sparse
-        kept = value.to(by_name[name].device) if is_sparse else value
-        state.setdefault(by_name[name], {})[key] = kept
-
-
 def _rest(training: Training) -> dict[str, Any]:
-    scheduler: Any = training.schedule.scheduler
-    cursor = training.cursor
-    groups: list[dict[str, Any]] = training.optimizer.param_groups
-    training.random.save()
-    trained = {name: one.requires_grad for name, one in training.model.named_parameters()}
     return {
-        "groups": [{key: group[key] for key in group if key != "params"} for group in groups],
-        "has_scheduler": scheduler is not None,
-        "scheduler": scheduler.state_dict() if hasattr(scheduler, "state_dict") else None,
-        "modes": training.modeset.state_dict(),
-        "step": training.step_count,
-        "position": cursor.position(),
-        "random": training.random.state_dict(),
+        **training_state.rest(training),
         "held": [held.read() for held in _held(training)],
-        "train_mode": training.train_mode.state(),
-        "trained": trained,
-        "trained_at_start": training.trained_at_start or trained,
-        "buffers": [name for name, _ in training.model.named_buffers()],
-        "steps_in_epoch": training.steps_in_epoch,
-        "answers": training.measures.accuracy.state(),
         "hooks": _hooks(training),
     }
 
@@ -422,13 +294,7 @@ def _objects(training: Training) -> Changes | None:
 
 
 def _take_rest(training: Training, rest: dict[str, Any]) -> None:
-    for group, settings in zip(training.optimizer.param_groups, rest["groups"], strict=True):
-        group.update(settings)
-    _take_schedule(training.schedule, rest)
-    training.modeset.load_state_dict(rest["modes"])
-    training.step_count, training.steps_in_epoch = rest["step"], rest["steps_in_epoch"]
-    training.cursor.go_to(rest["position"])
-    training.random.load_state_dict(rest["random"])
+    training_state.take_rest(training, rest)
     training.random.restore()
     for held, states in zip(_held(training), rest["held"], strict=True):
         if lost := held.write(states):
@@ -436,7 +302,6 @@ def _take_rest(training: Training, rest: dict[str, Any]) -> None:
                 f"{listed(lost)} changed on the ranks and could not be brought back: it is too "
                 "large, or holds what another process cannot have"
             )
-    training.measures.accuracy.load_state(rest["answers"])
     _take_hooks(training, *rest.get("hooks", (b"", [])))
     _take_trained(training, rest["trained"], rest["trained_at_start"])
     training.train_mode.load_state(rest["train_mode"], training.optimizer)
@@ -458,15 +323,6 @@ def _held(training: Training) -> list[Held]:
     """What the data sets of training and of validation hold and keep."""
     sources: tuple[DataSource | None, ...] = training.cursor.source, training.val
     return [one.drawn_from.held if isinstance(one, RankSource) else held_by(one) for one in sources]
-
-
-def _take_schedule(schedule: Schedule, rest: dict[str, Any]) -> None:
-    """Load a schedule's state; one that was removed, there or here meanwhile, stays removed."""
-    if schedule.is_removed or (schedule.scheduler is not None and not rest["has_scheduler"]):
-        schedule.end()
-    elif rest["scheduler"] is not None:
-        scheduler: Any = schedule.scheduler
-        scheduler.load_state_dict(rest["scheduler"])
 
 
 @contextmanager

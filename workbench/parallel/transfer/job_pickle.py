@@ -34,6 +34,8 @@ from torch import nn
 from torch.nn.utils import parametrize
 from torch.utils.data import DataLoader
 
+from workbench.experiment.loop.monitor import Monitor
+from workbench.experiment.recipe.losses import OWN
 from workbench.experiment.state import attachments
 from workbench.experiment.state.host_bytes import host_bytes
 from workbench.experiment.state.process_settings import ProcessSettings
@@ -100,6 +102,7 @@ def pack(
         "modes": training.modes,
         "seed": training.seed,
         "clip_grad_norm": training.clip_grad_norm,
+        "monitor": _monitor_of_ranks(training),
         "model_paths": (training.undivided, training.model_paths, training.num_new_paths),
     }
     caller_settings = caller_settings or Settings(
@@ -198,6 +201,7 @@ def unpack(
     training.undivided, training.model_paths, training.num_new_paths = settings.get(
         "model_paths", ("", (), 0)
     )
+    training.monitor = Monitor.of(settings["monitor"])
     for problem in settings.get("problems", ()):
         training.note(problem)
     if training.object_state is not None:
@@ -206,6 +210,25 @@ def unpack(
     if as_there:
         training.caller_settings = thread.on(device)
     return training
+
+
+def _monitor_of_ranks(training: Training) -> dict[str, Any]:
+    """State of the monitor that ranks have: none if its metric is logged by the user, here.
+
+    Raises:
+        PackingError: a schedule goes by it, which ranks step.
+    """
+    monitor, schedule = training.monitor, training.schedule
+    if monitor.metric is None or monitor.metric[0] in OWN:
+        return monitor.state()
+    name, mode = monitor.metric
+    if schedule.goes_by_metric and mode == ("max" if schedule.wants_accuracy else "min"):
+        raise PackingError(
+            f"{schedule.name} goes by {name}, which is logged in this process, and ranks do not "
+            "have it: let it go by the loss or the accuracy of validation (monitor=None), or train "
+            "in one process"
+        )
+    return Monitor().state()
 
 
 def _without_modes_of_here(training: Training, thread: ThreadState) -> ThreadState:

@@ -77,6 +77,18 @@ export class RunsStore {
     }
   }
 
+  /** A run as its kernel names it. */
+  kernelPath(run: IRunSummary): string {
+    const { root } = this.state;
+    const below = run.path.slice(root === '' ? 0 : root.length + 1);
+    return `${this.folder.replace(/\/$/, '')}/${below}`;
+  }
+
+  /** What can be done with a run has changed, though the runs have not. */
+  targetChanged(): void {
+    this.set({});
+  }
+
   /** Deletes a run so that `restore` can put it back. */
   delete(run: IRunSummary): Promise<void> {
     return this.change(

@@ -6,12 +6,14 @@ import type { Message } from '@lumino/messaging';
 import { type AccordionPanel, Widget } from '@lumino/widgets';
 import {
   bytes,
+  type CommandArgs,
   count,
   type KernelFacts,
   mountCaptures,
   mountExperiments,
   mountModes,
   mountRuns,
+  type RunTarget,
 } from '@torch-workbench/views';
 import { follow } from '../connection/follow';
 import type { PacedStore } from '../connection/paced';
@@ -23,6 +25,10 @@ import { insertExperiment } from './insert';
 import type { RunsStore } from './runs';
 import { Section } from './section';
 import { NaturalSizes } from './sizes';
+
+type TakeOver = {
+  [N in 'resume_from' | 'load_weights']: { readonly name: N; readonly args: CommandArgs[N] };
+}['resume_from' | 'load_weights'];
 
 /** The side panel: the active notebook's experiments, their modes and captures, runs on disk. */
 export class WorkbenchSidebar extends SidePanel {
@@ -96,6 +102,13 @@ export class WorkbenchSidebar extends SidePanel {
     const connection = this.connections.current;
     this.node.setAttribute(NOTEBOOK_ATTRIBUTE, connection?.path ?? '');
     this.runsStore.follow(connection);
+    const target = JSON.stringify(this.target(), (key, value: unknown) =>
+      key === 'step' ? value !== 0 : value,
+    );
+    if (target !== this.lastTarget) {
+      this.lastTarget = target;
+      this.runsStore.targetChanged();
+    }
     const model = connection?.store?.get();
     const lost = connection?.status === 'lost';
     const machine = lost ? this.trans.__('reconnecting…') : this.describe(model?.kernel ?? null);
@@ -189,12 +202,39 @@ export class WorkbenchSidebar extends SidePanel {
     } else {
       this.runs.display(root, (node) =>
         mountRuns(node, this.runsStore, {
+          into: () => this.target(),
+          onResume: (run) =>
+            this.take({ name: 'resume_from', args: { path: this.runsStore.kernelPath(run) } }),
+          onLoadBest: (run) =>
+            this.take({
+              name: 'load_weights',
+              args: { path: this.runsStore.kernelPath(run), which: 'best' },
+            }),
           onOpen: (run) => this.openTensorBoard(run.path),
           onDelete: (run) => this.runsStore.delete(run),
           onRestore: (run) => this.runsStore.restore(run),
         }),
       );
     }
+  }
+
+  /** The selected experiment, into which a run can be taken. */
+  private target(): RunTarget | null {
+    const connection = this.connections.current;
+    const experiments = connection?.store?.get().experiments;
+    const found = experiments?.get(connection?.experiment ?? '')?.state;
+    return found ? { name: found.name, status: found.status, step: found.step } : null;
+  }
+
+  /** Has the selected experiment take over what a run has. */
+  private async take(command: TakeOver): Promise<void> {
+    const connection = this.connections.current;
+    const experiment = connection?.experiment;
+    if (!connection?.store || experiment == null) {
+      throw new Error(this.trans.__('There is no experiment in this kernel yet.'));
+    }
+    await connection.store.send({ ...command, experiment });
+    await this.runsStore.refresh();
   }
 
   private captureNext(): void {
@@ -224,6 +264,7 @@ export class WorkbenchSidebar extends SidePanel {
 
   private readonly keys = new WeakMap<PacedStore, number>();
   private lastKey = 0;
+  private lastTarget = 'null';
   private readonly machine = document.createElement('span');
   private readonly experiments: Section;
   private readonly modes: Section;

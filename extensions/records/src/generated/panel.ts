@@ -182,6 +182,8 @@ export interface RunSummary {
   readonly best_accuracy: number | null;
   readonly step: number;
   readonly updated_at: number;
+  /** Step of the newest checkpoint, by its name; None if there is none. */
+  readonly checkpoint: number | null;
 }
 
 /**

@@ -69,6 +69,8 @@ export interface CommandArgs {
   ask: { capture: string; question: object };
   flow: { known: number };
   apply_remedy: { index: number };
+  resume_from: { path: string };
+  load_weights: { path: string; which: 'last' | 'best' };
   swap_in: Record<string, never>;
   resume_from_failure: { modes?: string; learning_rate?: number };
   probe_modes: Record<string, never>;

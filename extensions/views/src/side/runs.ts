@@ -3,7 +3,7 @@ import { iconButton } from '../controls/button';
 import { Chip } from '../controls/chip';
 import { drawOn, h, setAttr, setClass, setShown, setText } from '../dom';
 import { messageOf } from '../errors';
-import { age, oneLine, percent } from '../format';
+import { age, count, oneLine, percent } from '../format';
 import { icon } from '../icons';
 import type { Dispose, Store } from '../store';
 import { type DeletedRun, DeletedRuns } from './deleted-runs';
@@ -16,7 +16,21 @@ export interface RunsModel {
   readonly deleted: readonly DeletedRun[];
 }
 
+/** The experiment of the notebook in sight, into which a run can be taken. */
+export interface RunTarget {
+  readonly name: string;
+  readonly status: string;
+  /** Steps done so far. */
+  readonly step: number;
+}
+
 export interface RunsOptions {
+  /** Into which experiment a run would be taken; null if the notebook has none. */
+  readonly into: () => RunTarget | null;
+  /** Has that experiment go on where a run is. */
+  readonly onResume: (run: RunSummary) => Promise<void>;
+  /** Loads the best weights of a run into its model. */
+  readonly onLoadBest: (run: RunSummary) => Promise<void>;
   /** Opens a run in TensorBoard. */
   readonly onOpen: (run: RunSummary) => void;
   /** Deletes a run so that it can be put back. */
@@ -89,10 +103,47 @@ export function mountRuns(
       deleted.fail(messageOf(error));
     }
   };
+  /** Takes a run, or its weights, into the experiment of the notebook. */
+  const take = async (
+    run: RunSummary,
+    why: (run: RunSummary, into: RunTarget | null) => string,
+    act: (run: RunSummary) => Promise<void>,
+    done: (run: string, into: string) => string,
+  ): Promise<void> => {
+    const into = options.into();
+    const reason = why(run, into);
+    deleted.fail(reason);
+    if (reason !== '' || into === null) return;
+    try {
+      await act(run);
+      deleted.note(done(oneLine(run.name, 80), oneLine(into.name, 80)));
+    } catch (error) {
+      deleted.fail(messageOf(error));
+    }
+  };
+  const actions: RowActions = {
+    into: options.into,
+    open: options.onOpen,
+    remove,
+    resume: (run) =>
+      take(
+        run,
+        whyNotResumed,
+        options.onResume,
+        (name, into) => `${into} goes on where ${name} was.`,
+      ),
+    loadBest: (run) =>
+      take(
+        run,
+        whyNotLoaded,
+        options.onLoadBest,
+        (name, into) => `The best weights of ${name} are in ${into}.`,
+      ),
+  };
   const rows = new Rows<RunSummary>(
     body,
     ({ path }) => path,
-    () => new RunRow(options.onOpen, remove),
+    () => new RunRow(actions),
   );
   const titles = COLUMNS.map((column) => {
     const title = h('button', { type: 'button' }, column.label);
@@ -143,6 +194,32 @@ function whyNotDeleted({ name, status }: RunSummary): string {
   return does && `${who} ${does}: stop it first.`;
 }
 
+/** Why a run cannot go on in the notebook's experiment, or its weights not be loaded there. */
+function whyNotTaken({ name, checkpoint }: RunSummary, into: RunTarget | null): string {
+  const who = oneLine(name, 80);
+  if (checkpoint === null) return `${who} has no checkpoint yet.`;
+  return into === null ? `Run the cells that create the experiment of ${who} first.` : '';
+}
+
+function whyNotResumed(run: RunSummary, into: RunTarget | null): string {
+  const who = oneLine(run.name, 80);
+  if (run.status === 'detached') {
+    return `The ranks of ${who} train on without their kernel: wb.attach reconnects to them.`;
+  }
+  if (run.status === 'training') return `${who} is training.`;
+  if (run.status === 'paused') return `${who} is paused in its own kernel: resume it there.`;
+  const reason = whyNotTaken(run, into);
+  if (reason !== '' || into === null || into.step === 0) return reason;
+  const own = oneLine(into.name, 80);
+  return `${own} has trained already: run its cell again, then resume ${who} in it.`;
+}
+
+function whyNotLoaded(run: RunSummary, into: RunTarget | null): string {
+  const reason = whyNotTaken(run, into);
+  if (reason !== '' || into?.status !== 'training') return reason;
+  return `${oneLine(into.name, 80)} is training: pause it first.`;
+}
+
 function rowsOf(body: HTMLTableSectionElement): HTMLTableRowElement[] {
   return [...body.rows];
 }
@@ -175,28 +252,38 @@ function sorted(runs: readonly RunSummary[], sort: { key: Key; down: boolean }):
   });
 }
 
+interface RowActions {
+  readonly into: () => RunTarget | null;
+  readonly open: (run: RunSummary) => void;
+  readonly remove: (run: RunSummary) => Promise<void>;
+  readonly resume: (run: RunSummary) => Promise<void>;
+  readonly loadBest: (run: RunSummary) => Promise<void>;
+}
+
 class RunRow {
   readonly el: HTMLTableRowElement;
   private run: RunSummary | null = null;
-  private isLeaving = false;
+  private isBusy = false;
   private readonly name = h('td');
   private readonly chip = new Chip('wb-state');
   private readonly accuracy = h('td', { class: 'num acc' });
   private readonly age = h('span', { class: 'ago' });
+  private readonly resume: HTMLButtonElement;
+  private readonly best: HTMLButtonElement;
   private readonly open: HTMLButtonElement;
   private readonly remove: HTMLButtonElement;
 
-  constructor(
-    onOpen: (run: RunSummary) => void,
-    private readonly onDelete: (run: RunSummary) => Promise<void>,
-  ) {
+  constructor(private readonly actions: RowActions) {
+    this.resume = iconButton('resume', '', () => void this.during(actions.resume));
+    this.best = iconButton('weights', '', () => void this.during(actions.loadBest));
     this.open = iconButton('tensorboard', '', () => {
-      if (this.run) onOpen(this.run);
+      if (this.run) actions.open(this.run);
     });
     this.remove = iconButton('trash', '', () => void this.delete());
     this.remove.classList.add('is-delete');
-    const actions = h('span', { class: 'wb-acts' }, this.open, this.remove);
-    const last = h('td', { class: 'num dim acts' }, this.age, actions);
+    const buttons = [this.resume, this.best, this.open, this.remove];
+    const acts = h('span', { class: 'wb-acts' }, ...buttons);
+    const last = h('td', { class: 'num dim acts' }, this.age, acts);
     this.el = h('tr', {}, this.name, h('td', {}, this.chip.el), this.accuracy, last);
     this.el.addEventListener('keydown', (event) => {
       if (event.key === 'Delete') void this.delete();
@@ -215,21 +302,32 @@ class RunRow {
     setText(this.accuracy, run.best_accuracy === null ? 'none' : percent(run.best_accuracy));
     this.accuracy.classList.toggle('dim', run.best_accuracy === null);
     setText(this.age, age(Date.now() / 1000, run.updated_at));
-    const label = `Open ${name} in TensorBoard`;
-    setAttr(this.open, 'aria-label', label);
-    setAttr(this.open, 'title', label);
-    const reason = whyNotDeleted(run);
-    setAttr(this.remove, 'aria-label', `Delete ${name}`);
-    setAttr(this.remove, 'title', reason || `Delete ${name}`);
-    setAttr(this.remove, 'aria-disabled', reason ? 'true' : null);
+    offer(this.open, `Open ${name} in TensorBoard`, '', '');
+    offer(this.remove, `Delete ${name}`, '', whyNotDeleted(run));
+    const into = this.actions.into();
+    const there = into === null ? '' : ` in ${oneLine(into.name, 80)}`;
+    const at = run.checkpoint === null ? '' : ` from step ${count(run.checkpoint)}`;
+    offer(this.resume, `Resume ${name}`, `${at}${there}`, whyNotResumed(run, into));
+    offer(this.best, `Load the best weights of ${name}`, there, whyNotLoaded(run, into));
   }
 
-  private async delete(): Promise<void> {
-    if (this.run === null || this.isLeaving) return;
-    this.isLeaving = true;
+  private delete(): Promise<void> {
+    return this.during(this.actions.remove);
+  }
+
+  private async during(act: (run: RunSummary) => Promise<void>): Promise<void> {
+    if (this.run === null || this.isBusy) return;
+    this.isBusy = true;
     setAttr(this.el, 'aria-busy', 'true');
-    await this.onDelete(this.run);
-    this.isLeaving = false;
+    await act(this.run);
+    this.isBusy = false;
     setAttr(this.el, 'aria-busy', null);
   }
+}
+
+/** Names a button; one that cannot be used says why. */
+function offer(button: HTMLButtonElement, label: string, more: string, reason: string): void {
+  setAttr(button, 'aria-label', label);
+  setAttr(button, 'title', reason || `${label}${more}`);
+  setAttr(button, 'aria-disabled', reason ? 'true' : null);
 }

@@ -1,6 +1,6 @@
 import type { RunSummary } from '@torch-workbench/records';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { type DeletedRun, mountRuns, type RunsModel } from '../../src/side';
+import { type DeletedRun, mountRuns, type RunsModel, type RunTarget } from '../../src/side';
 
 const run = (name: string, change: Partial<RunSummary> = {}): RunSummary => ({
   name,
@@ -11,6 +11,7 @@ const run = (name: string, change: Partial<RunSummary> = {}): RunSummary => ({
   best_accuracy: 0.5,
   step: 9,
   updated_at: Date.now() / 1000 - 60,
+  checkpoint: 9,
   ...change,
 });
 
@@ -24,6 +25,10 @@ const kept = (name: string): DeletedRun => ({
 class Disk {
   model: RunsModel = { runs: [], deleted: [] };
   readonly listeners = new Set<() => void>();
+  target: RunTarget | null = null;
+  readonly into = (): RunTarget | null => this.target;
+  readonly onResume = vi.fn<(run: RunSummary) => Promise<void>>(() => Promise.resolve());
+  readonly onLoadBest = vi.fn<(run: RunSummary) => Promise<void>>(() => Promise.resolve());
   readonly onOpen = vi.fn();
   readonly onDelete = vi.fn<(run: RunSummary) => Promise<void>>(() => Promise.resolve());
   readonly onRestore = vi.fn((one: DeletedRun) => Promise.resolve(`runs/${one.name}`));
@@ -112,6 +117,80 @@ describe('the list of runs', () => {
     labelled('Open exp-2 in TensorBoard').click();
     expect(disk.onOpen).toHaveBeenCalledWith(runs[2]);
     expect(textOf('tbody')).toContain('exceptionnone');
+  });
+});
+
+describe('a run with a checkpoint', () => {
+  const fresh: RunTarget = { name: 'net-2', status: 'idle', step: 0 };
+  const fault = (): string => textOf('.wb-deleted .fault p');
+
+  it('goes on in the experiment of the notebook', async () => {
+    disk.target = fresh;
+    const one = run('net', { status: 'interrupted', checkpoint: 1200 });
+    await disk.update({ runs: [one] });
+    const button = labelled('Resume net');
+    expect(button.title).toBe('Resume net from step 1,200 in net-2');
+    button.click();
+    await settle();
+    expect(disk.onResume).toHaveBeenCalledExactlyOnceWith(one);
+    expect(fault()).toBe('net-2 goes on where net was.');
+    labelled('Load the best weights of net').click();
+    await settle();
+    expect(disk.onLoadBest).toHaveBeenCalledExactlyOnceWith(one);
+    expect(fault()).toBe('The best weights of net are in net-2.');
+  });
+
+  it('says why not, where it cannot', async () => {
+    const cases: [Partial<RunSummary>, RunTarget | null, string][] = [
+      [{ checkpoint: null }, fresh, 'net has no checkpoint yet.'],
+      [{}, null, 'Run the cells that create the experiment of net first.'],
+      [
+        {},
+        { ...fresh, step: 3 },
+        'net-2 has trained already: run its cell again, then resume net in it.',
+      ],
+      [{ status: 'training' }, fresh, 'net is training.'],
+      [{ status: 'paused' }, fresh, 'net is paused in its own kernel: resume it there.'],
+      [
+        { status: 'detached' },
+        fresh,
+        'The ranks of net train on without their kernel: wb.attach reconnects to them.',
+      ],
+    ];
+    for (const [change, target, sentence] of cases) {
+      disk.target = target;
+      await disk.update({ runs: [run('net', change)] });
+      const button = labelled('Resume net');
+      expect(button.title).toBe(sentence);
+      expect(button.getAttribute('aria-disabled')).toBe('true');
+      button.click();
+      await settle();
+      expect(fault()).toBe(sentence);
+    }
+    expect(disk.onResume).not.toHaveBeenCalled();
+  });
+
+  it('says what the kernel refuses', async () => {
+    disk.target = fresh;
+    disk.onResume.mockRejectedValueOnce(new Error('the checkpoint is of another model'));
+    await disk.update({ runs: [run('net')] });
+    labelled('Resume net').click();
+    await settle();
+    expect(fault()).toBe('the checkpoint is of another model');
+    expect(host.querySelector('[aria-busy]')).toBeNull();
+  });
+
+  it('is loaded into a model that is not being trained', async () => {
+    disk.target = { name: 'net-2', status: 'training', step: 3 };
+    await disk.update({ runs: [run('net')] });
+    labelled('Load the best weights of net').click();
+    await settle();
+    expect(fault()).toBe('net-2 is training: pause it first.');
+    expect(disk.onLoadBest).not.toHaveBeenCalled();
+    disk.target = { ...disk.target, status: 'paused' };
+    labelled('Load the best weights of net').click();
+    await settle();
+    expect(disk.onLoadBest).toHaveBeenCalledOnce();
   });
 });
 
@@ -289,7 +368,7 @@ describe('deleting', () => {
     labelled('Undo: put exp-1 back').click();
     await settle();
     await disk.update({ runs: [run('exp-1')], deleted: ['exp-3', 'exp-2'].map(kept) });
-    expect(document.activeElement).toBe(labelled('Open exp-1 in TensorBoard'));
+    expect(document.activeElement).toBe(labelled('Resume exp-1'));
   });
 
   it('keeps the focus in a row that moves to another place', async () => {

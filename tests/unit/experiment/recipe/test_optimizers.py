@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from tests.saved_training import last_checkpoint, part
 from tests.unit.experiment.plain_loop import (
     CLASSES,
     assert_equal,
@@ -167,8 +168,8 @@ def test_parameters_of_a_loss_are_trained(tmp_path: Path, given: str, clip: floa
     assert_equal(loss, its_loss)
     assert not torch.equal(loss.weight, before["weight"])
     assert torch.equal(loss.scale, before["scale"]), "a frozen parameter was trained"
-    saved = torch.load(exp.path / "checkpoints" / "last.pt")
-    torch.testing.assert_close(saved["loss"], dict(its_loss.state_dict()), rtol=0, atol=0)
+    saved = part(last_checkpoint(exp.path), "loss")
+    torch.testing.assert_close(saved, dict(its_loss.state_dict()), rtol=0, atol=0)
 
 
 def test_an_optimizer_that_leaves_out_the_parameters_of_the_loss_is_refused(tmp_path: Path) -> None:

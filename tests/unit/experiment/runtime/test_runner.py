@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 import pytest
 import torch
@@ -36,10 +37,13 @@ class Failing(nn.Linear):
             raise self.error.get()
         return super().forward(input)
 
-    def state_dict(self, *args: object, **named: object) -> dict[str, torch.Tensor]:  # type: ignore[override]
+    def get_extra_state(self) -> Any:
         if self.calls == 4 and not self.error.empty():
             raise self.error.get()
-        return super().state_dict(*args, **named)  # type: ignore[arg-type, no-any-return]
+        return 0
+
+    def set_extra_state(self, state: Any) -> None:
+        pass
 
 
 def made(model: nn.Module, runs: Path) -> Experiment:

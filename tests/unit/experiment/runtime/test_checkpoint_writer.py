@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.saved_training import last_checkpoint, part
 from tests.unit.experiment.plain_loop import (
     CLASSES,
     FEATURES,
@@ -24,8 +25,10 @@ from tests.unit.experiment.plain_loop import (
     weights,
 )
 from workbench.experiment import Experiment
-from workbench.experiment.runtime import checkpoint as checkpoints
-from workbench.experiment.runtime.checkpoint import snapshot
+from workbench.experiment.checkpoint import folder
+from workbench.experiment.loop.stop_condition import Plan
+from workbench.experiment.runtime import checkpoint_writer
+from workbench.experiment.runtime.checkpoint_writer import contents
 
 _VAL = data(64, seed=2)
 
@@ -116,8 +119,16 @@ def experiment(folder: Path, model: nn.Module, **options: Any) -> Experiment:
     )
 
 
-def last(exp: Experiment) -> dict[str, Any]:
-    return torch.load(exp.path / "checkpoints" / "last.pt")
+def values(exp: Experiment, name: str) -> list[float]:
+    return exp.scalars.since(name, 0)[1].tolist()
+
+
+def in_file(exp: Experiment, name: str) -> dict[str, torch.Tensor]:
+    return part(last_checkpoint(exp.path), name)
+
+
+def kept(model: nn.Module) -> dict[str, torch.Tensor]:
+    return dict((*model.named_parameters(), *model.named_buffers()))
 
 
 @pytest.mark.parametrize("made", [linear, Net])
@@ -134,29 +145,30 @@ def test_a_schedule_free_optimizer_validates_and_saves_the_weights_that_are_eval
     assert found == pytest.approx(val_losses, rel=1e-6)
     assert_equal(model, expected)  # the training's own: those of train mode, to the last bit
     optimizer.eval()
-    saved = last(exp)
-    torch.testing.assert_close(saved["model"], dict(expected.state_dict()), rtol=0, atol=0)
-    assert saved["optimizer"]["param_groups"][0]["train_mode"] is False
+    evaluated_weights = in_file(exp, "evaluated")
+    right_weights = {name: value.data for name, value in expected.named_parameters()}
+    torch.testing.assert_close(evaluated_weights, right_weights, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("made", [linear, Net])
-def test_from_a_checkpoint_evaluation_and_training_go_on(
+def test_from_a_checkpoint_training_goes_on_to_the_last_bit(
     tmp_path: Path, made: Callable[[], nn.Module]
 ) -> None:
-    """Loaded as torch's documentation has it, it evaluates as the run did, and trains on."""
+    whole = experiment(tmp_path / "whole", seeded(made))
+    whole.run(epochs=4, wait=True)
+    whole.close()
     exp = experiment(tmp_path, seeded(made))
     exp.run(epochs=2, wait=True)
     exp.close()
-    saved, model = last(exp), made()
-    model.load_state_dict(saved["model"])
-    optimizer = schedule_free(model)
-    optimizer.load_state_dict(saved["optimizer"])
-    value = evaluated(model, batches(_VAL, 64))[0]
-    assert value == pytest.approx(exp.scalars.last("val/loss")[0], rel=1e-6)
-    optimizer.train()
-    kept = dict(model.named_parameters())
-    for name, value in exp.model.named_parameters():
-        torch.testing.assert_close(kept[name], value, rtol=1e-5, atol=1e-6)
+    model = seeded(made)
+    again = experiment(tmp_path, model)
+    again.resume_from(exp.path)
+    again.run(epochs=2, wait=True)
+    again.close()
+    assert again.path == exp.path
+    assert_equal(model, whole.model)
+    for name in ("train/loss", "val/loss"):
+        assert values(again, name) == values(whole, name)
 
 
 @pytest.mark.parametrize("period_s", [0.0, 1e9])
@@ -164,7 +176,7 @@ def test_checkpoints_in_the_course_of_a_run_change_no_bit_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, period_s: float
 ) -> None:
     """Many or none: the same losses and weights, those of a loop that writes none."""
-    monkeypatch.setattr(checkpoints, "PERIOD_S", period_s)
+    monkeypatch.setattr(checkpoint_writer, "PERIOD_S", period_s)
     expected, model = seeded(Net), seeded(Net)
     right, _, _ = by_hand(expected, 6, val=False)
     exp = experiment(tmp_path, model, val=None)
@@ -183,31 +195,32 @@ def test_weights_in_training_are_the_same_to_the_last_bit_after_a_snapshot(tmp_p
     before, random = weights(model), torch.get_rng_state()
     state = {key: value["z"].clone() for key, value in optimizer.state.items()}
     for _ in range(3):
-        found = snapshot(exp._training)
+        found = contents(exp._training, Plan())
         torch.testing.assert_close(weights(model), before, rtol=0, atol=0)
         assert optimizer.param_groups[0]["train_mode"] is True
         assert all(torch.equal(state[key], value["z"]) for key, value in optimizer.state.items())
         assert torch.equal(torch.get_rng_state(), random)
         assert all(module.training for module in model.modules())
-    assert not torch.equal(found["model"]["head.weight"], before["head.weight"])
+    assert torch.equal(found.tensors["model.head.weight"], before["head.weight"])
+    assert not torch.equal(found.tensors["evaluated.head.weight"], before["head.weight"])
     exp.close()
 
 
-def test_weights_come_back_where_a_snapshot_fails(tmp_path: Path) -> None:
+def test_weights_come_back_where_a_copy_fails(tmp_path: Path) -> None:
     model = seeded(Net)
     exp = experiment(tmp_path, model, val=None)
     exp.run(steps=3, wait=True)
-    before = weights(model)
+    before, optimizer = weights(model), exp._training.optimizer
 
-    def fails(*args: Any, **settings: Any) -> Any:
-        raise RuntimeError("a state_dict of the user's own")
+    def fails() -> None:
+        raise RuntimeError("an eval of the user's own")
 
-    model.state_dict = fails  # type: ignore[method-assign]
+    optimizer.eval = fails  # type: ignore[attr-defined]
     with pytest.raises(RuntimeError, match="of the user's own"):
-        snapshot(exp._training)
-    del model.state_dict
+        contents(exp._training, Plan())
+    del optimizer.eval  # type: ignore[attr-defined]
     torch.testing.assert_close(weights(model), before, rtol=0, atol=0)
-    assert exp._training.optimizer.param_groups[0]["train_mode"] is True
+    assert optimizer.param_groups[0]["train_mode"] is True
     exp.close()
 
 
@@ -215,8 +228,10 @@ def test_a_snapshot_before_the_first_step_leaves_the_optimizer_alone(tmp_path: P
     model = seeded(Net)
     optimizer = schedule_free(model)
     exp = experiment(tmp_path, model, optimizer=optimizer)
-    found = snapshot(exp._training)
-    torch.testing.assert_close(found["model"], dict(model.state_dict()), rtol=0, atol=0)
+    found = contents(exp._training, Plan())
+    assert all(
+        torch.equal(found.tensors[f"model.{name}"], one) for name, one in kept(model).items()
+    )
     assert optimizer.said == []
     exp.close()
 
@@ -226,53 +241,93 @@ def test_an_ordinary_optimizers_checkpoint_is_the_training_itself(tmp_path: Path
     exp = experiment(tmp_path, model, optimizer="sgd")
     exp.run(epochs=1, wait=True)
     exp.close()
-    torch.testing.assert_close(last(exp)["model"], dict(model.state_dict()), rtol=0, atol=0)
+    right = {name: tensor.data for name, tensor in kept(model).items()}
+    torch.testing.assert_close(in_file(exp, "model"), right, rtol=0, atol=0)
 
 
 def test_of_two_checkpoints_at_once_one_is_written_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a disk that is so slow that nobody waits any longer."""
-    monkeypatch.setattr(checkpoints, "PERIOD_S", 0.0)
-    monkeypatch.setattr(checkpoints.CheckpointWriter.join, "__defaults__", (0.0,))
-    save, may_go_on, at_once = torch.save, threading.Event(), threading.Semaphore(1)
-    together: list[Path] = []
+    monkeypatch.setattr(checkpoint_writer, "PERIOD_S", 0.0)
+    monkeypatch.setattr(checkpoint_writer.CheckpointWriter.join, "__defaults__", (0.0,))
+    write, may_go_on, at_once = folder.write, threading.Event(), threading.Semaphore(1)
+    together: list[Any] = []
 
-    def slow(state: dict[str, Any], path: Path) -> None:
+    def slow(*given: Any) -> Any:
         if not at_once.acquire(blocking=False):
-            together.append(path)
+            together.append(given)
         may_go_on.wait()
-        save(state, path)
+        found = write(*given)
         at_once.release()
+        return found
 
-    monkeypatch.setattr(torch, "save", slow)
+    monkeypatch.setattr(folder, "write", slow)
     exp = experiment(tmp_path, seeded(linear))
     exp.run(epochs=1, wait=True)
     exp.run(steps=1, wait=True)
-    assert exp.message.endswith("until it is whole the file is the one before")
+    assert exp.message.endswith("until it is whole the newest is the one before")
     may_go_on.set()
     writer = exp._runner._checkpoints
     writer.join(100)
     assert not together
-    assert last(exp)["step"] == exp.step_count
-    assert [path.name for path in writer.path.parent.iterdir()] == ["last.pt"]
+    assert last_checkpoint(exp.path)["step"] == exp.step_count
+    exp.close()
 
 
 def test_a_write_that_failed_is_tried_again_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoints, "PERIOD_S", 0.0)
-    save, failed = torch.save, threading.Event()
+    monkeypatch.setattr(checkpoint_writer, "PERIOD_S", 0.0)
+    write, failed = folder.write_tensors, threading.Event()
 
-    def full_once(state: dict[str, Any], path: Path) -> None:
+    def full_once(*given: Any) -> Any:
         if not failed.is_set():
             failed.set()
             raise OSError(28, "No space left on device")
-        save(state, path)
+        return write(*given)
 
-    monkeypatch.setattr(torch, "save", full_once)
+    monkeypatch.setattr(folder, "write_tensors", full_once)
     exp = experiment(tmp_path, seeded(linear))
     exp.run(epochs=1, wait=True)
     assert failed.is_set()
-    assert last(exp)["step"] == exp.step_count
+    assert last_checkpoint(exp.path)["step"] == exp.step_count
     assert "No space" not in exp.message
+    assert [
+        path for path in (exp.path / "checkpoints").iterdir() if path.name.startswith(".")
+    ] == []
+    exp.close()
+
+
+def test_the_last_two_the_best_and_those_that_are_pinned_stay(tmp_path: Path) -> None:
+    exp = experiment(tmp_path, seeded(linear), optimizer="sgd", checkpoint_every=2)
+    run = exp.run(steps=1, wait=True)
+    folders = run.path / "checkpoints"
+    (pinned,) = folders.iterdir()
+    (pinned / checkpoint_writer.PINNED).touch()
+    exp.run(epochs=4, wait=True)
+    exp.close()
+    found = folder.found_in(folders)
+    best = checkpoint_writer.best_of(found)
+    assert pinned in {one.path for one in found}
+    assert len(found) == len({*(one.path for one in found[:2]), pinned, best and best.path})
+    assert found[0].step == exp.step_count
+
+
+@pytest.mark.parametrize("every", ["10", "ten minutes", "-1 s", "0 s", "inf s", 0, -3, 2.5])
+def test_an_interval_that_is_none_is_refused_with_those_that_are(
+    tmp_path: Path, every: Any
+) -> None:
+    with pytest.raises((TypeError, ValueError), match="checkpoint_every"):
+        experiment(tmp_path, seeded(linear), checkpoint_every=every)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("every", ["0.01 s", 3])
+def test_checkpoints_are_written_as_often_as_was_set(tmp_path: Path, every: Any) -> None:
+    exp = experiment(tmp_path, seeded(linear), checkpoint_every=every, val=None)
+    exp.run(steps=7, wait=True)
+    exp.close()
+    steps = [one.step for one in folder.found_in(exp.path / "checkpoints")]
+    assert steps[0] == 7
+    assert len(steps) == 2
