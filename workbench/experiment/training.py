@@ -102,6 +102,8 @@ class Training:
     best_accuracy: float | None = None
     """Highest accuracy of a validation."""
     last_validation: Validation | None = None
+    in_callback = 0
+    """How many functions of `Experiment.on` are at work, between two steps."""
     is_at_rest = False
     """Whether a series of steps has ended and the next one has not begun: cells may draw random
     numbers, and those of the run are saved."""

@@ -36,7 +36,8 @@ def test_run_json_is_replaced_in_one_piece(tmp_path: Path) -> None:
     assert folder.write({"step": 1})
     assert folder.write({"step": 2})
     assert json.loads((folder.path / "run.json").read_text())["step"] == 2
-    assert [path.name for path in folder.path.iterdir()] == ["run.json"], "a draft was left"
+    left = {path.name for path in folder.path.iterdir()}
+    assert left == {"run.json", "run.lock"}, "a draft was left"
 
 
 def test_a_folder_that_became_unwritable_says_so_and_recovers(tmp_path: Path) -> None:

@@ -208,6 +208,7 @@ def handler(
     def observer(event: Event) -> None:
         if not isinstance(event, kind):
             return
+        training.in_callback += 1
         try:
             function(event)
         except Exception as error:
@@ -217,5 +218,7 @@ def handler(
             if not any(note.startswith(text) for note in training.board.notes):
                 training.note(told)
                 raise  # the log has the traceback
+        finally:
+            training.in_callback -= 1
 
     return observer

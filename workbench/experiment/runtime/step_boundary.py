@@ -80,12 +80,16 @@ def at_step_boundary(
 ) -> T:
     """Return the result of ``work`` on the training itself, done at the next step boundary.
 
+    In a function of `Experiment.on` that is now, unless ranks compute the steps.
+
     Raises:
         TimeoutError, RuntimeError, Exception: as `between_steps`.
     """
     refuse_if_closed(experiment)
     training = experiment._training  # pyright: ignore[reportPrivateUsage] - the same package
     runner = experiment._runner  # pyright: ignore[reportPrivateUsage] - the same package
+    if runner.is_current and training.in_callback and not training.is_remote:
+        return work(training)  # its function was called between two steps
     runner.refuse_inside()
     if not runner.active:
         runner.refuse_in_use()

@@ -31,7 +31,7 @@ class Nothing:
 
 @pytest.mark.parametrize("kind", ["loader", "arrays"])
 def test_the_recipe_gives_the_numbers_of_an_experiment(tmp_path: Path, kind: str) -> None:
-    loop, order = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
+    loop, order, *_ = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
     model = seeded(drops)
     names: dict[str, Any] = {
         "torch": torch,

@@ -255,3 +255,32 @@ def test_what_is_no_event_or_no_function_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="give a function"):
         exp.on("step", 3)  # type: ignore[arg-type]
     exp.close()
+
+
+def test_a_function_may_predict_and_evaluate_and_changes_no_number(tmp_path: Path) -> None:
+    held_out = data(32, seed=5)
+
+    def trained(*, looked_at: bool) -> tuple[Experiment, list[float], list[float]]:
+        exp = experiment(
+            tmp_path, seeded(lambda: nn.Sequential(nn.Dropout(0.5), linear())), val=held_out
+        )
+        predicted, evaluated = list[float](), list[float]()
+
+        def look(_event: Any) -> None:
+            logits = exp.predict(held_out[0])
+            predicted.append((logits.argmax(1) == held_out[1]).double().mean().item())
+            evaluated.append(exp.evaluate(held_out).loss)
+
+        if looked_at:
+            exp.on("validated", look)
+            exp.on("step", lambda _event: exp.predict(held_out[0]))
+        exp.run(epochs=3, wait=True)
+        exp.close()
+        return exp, predicted, evaluated
+
+    (plain, *_), (exp, predicted, evaluated) = trained(looked_at=False), trained(looked_at=True)
+    for name in ("train/loss", "val/loss", "val/accuracy"):
+        assert points(exp, name) == points(plain, name)
+    assert predicted == [value for _, value in points(exp, "val/accuracy")]
+    assert evaluated == [value for _, value in points(exp, "val/loss")]
+    assert not [note for note in exp.notes if "raised" in note]
