@@ -369,6 +369,7 @@ class Rank:
 
     def _end_epoch(self) -> None:
         self._synchronize()
+        self._reporter.position(self._commands.count)  # its steps are heard of before its end
         with self._reporter.at_work("ends an epoch"):
             self.training.end_epoch()
         self._reporter.position(self._commands.count)
