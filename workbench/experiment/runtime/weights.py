@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from safetensors.torch import save
@@ -20,7 +20,6 @@ from workbench.experiment.checkpoint.training_state import names_in_state_dict, 
 from workbench.experiment.loop.model_use import at_work_on
 from workbench.experiment.recipe.arguments import uncompiled
 from workbench.experiment.recipe.hot_swap import shape_text
-from workbench.experiment.run import Run
 from workbench.experiment.runtime.checkpoint_writer import EVALUATED
 from workbench.experiment.runtime.resume import ResumeError, find
 from workbench.records import CarryRow
@@ -30,6 +29,15 @@ from workbench.trust import whole_file
 Which = int | Literal["last", "best"]
 _MODEL = "model."
 _ROWS = 40
+
+
+class HasPath(Protocol):
+    """A run: what ``exp.run()`` returns."""
+
+    @property
+    def path(self) -> Path:
+        """The run directory."""
+        ...
 
 
 class LoadedWeights(NamedTuple):
@@ -55,7 +63,7 @@ class LoadedWeights(NamedTuple):
 
 
 def load_weights(
-    model: nn.Module, run: Run | str | Path, step: Which = "last", *, strict: bool = True
+    model: nn.Module, run: HasPath | str | Path, step: Which = "last", *, strict: bool = True
 ) -> LoadedWeights:
     """Load the weights of a run into a model; nothing else of it changes.
 
@@ -80,9 +88,10 @@ def load_weights(
         CheckpointError: a file of the checkpoint is damaged.
         RuntimeError: an experiment trains the model at the moment.
     """
-    model = uncompiled(model)
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    given: Any = uncompiled(model)
+    if not isinstance(given, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, got {type(given).__name__}")
+    model = given
     for name in at_work_on(model):
         raise RuntimeError(f"{name} trains this model at the moment: pause it first, exp.pause()")
     return weights_into(model, _path(run), step, strict)
@@ -111,7 +120,7 @@ def weights_into(model: nn.Module, run: Path, step: Which, strict: bool) -> Load
     return found
 
 
-def export_weights(run: Run | str | Path, file: str | Path, step: Which = "last") -> Path:
+def export_weights(run: HasPath | str | Path, file: str | Path, step: Which = "last") -> Path:
     """Write the weights of a run to a safetensors file, by the names of the model's ``state_dict``.
 
     ``model.load_state_dict(safetensors.torch.load_file(file))`` reads it. Tensors that are tied are
@@ -151,8 +160,9 @@ def export_weights(run: Run | str | Path, file: str | Path, step: Which = "last"
     return path
 
 
-def _path(run: Run | str | Path) -> Path:
-    return run.path if isinstance(run, Run) else Path(run).expanduser().absolute()
+def _path(run: HasPath | str | Path) -> Path:
+    found: Any = getattr(run, "path", run)
+    return Path(found).expanduser().absolute()
 
 
 def _source(checkpoint: Checkpoint, name: str) -> str:
