@@ -221,7 +221,9 @@ class Control:
         if self._runner.active:
             raise RuntimeError(f"{self._name} is training; pause it before weights are loaded")
         self._runner.refuse_in_use()
-        self._alone(lambda: found.append(weights_into(training.model, source, which, strict)))
+        self._alone(
+            lambda: found.append(weights_into(training.model, source, which, strict=strict))
+        )
         step, text = training.step_count, f"weights of {source.name}, step {found[0].step:,}"
         training.board.mark(step, text)
         training.board.say(f"step {step:,}: {text}, loaded", step)

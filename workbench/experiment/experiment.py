@@ -24,6 +24,7 @@ from torch import nn
 from workbench.experiment.control import Control
 from workbench.experiment.data.data import Order, data_source
 from workbench.experiment.loop.monitor import Monitor
+from workbench.experiment.loop.weight_average import WeightAverage, averaged_state_dict
 from workbench.experiment.readings import Readings
 from workbench.experiment.recipe.arguments import (
     check_model,
@@ -43,6 +44,7 @@ from workbench.experiment.run import Run
 from workbench.experiment.runtime.checkpoint_writer import CheckpointWriter, Interval
 from workbench.experiment.runtime.evaluation import evaluate, predict
 from workbench.experiment.runtime.runner import Runner
+from workbench.experiment.runtime.step_boundary import at_step_boundary
 from workbench.experiment.services import provided
 from workbench.experiment.settings import Settings
 from workbench.experiment.state import compile_settings
@@ -113,6 +115,8 @@ class Experiment:
             epoch that can continue from any point, or ``"loader"``, the loader's own order with its
             sampler and its generator, as in a plain loop after ``torch.manual_seed(seed)``.
         clip_grad_norm: clip the total norm of the gradients to this value before every update.
+        ema: decay of a moving average of the weights, such as 0.999, which is validated beside them
+            (``val/ema_loss``, ``val/ema_accuracy``) and is in every checkpoint; None: no average.
         monitor: the metric that the best checkpoint, ``patience`` and a `ReduceLROnPlateau` of the
             same direction go by: the name of any that is logged, or a pair such as ``("val/f1",
             "max")`` where the name does not say whether more is better. If None, ``"val/accuracy"``
@@ -161,6 +165,7 @@ class Experiment:
         shuffle: bool = True,
         order: Order = "workbench",
         clip_grad_norm: float | None = None,
+        ema: float | None = None,
         monitor: str | tuple[str, Literal["min", "max"]] | None = None,
         patience: int | None = None,
         checkpoint_every: int | str | None = None,
@@ -171,6 +176,7 @@ class Experiment:
         check_model(model)
         size, place = whole(batch_size, "batch_size"), find_device(device)
         interval, followed = Interval.of(checkpoint_every), Monitor(monitor, patience)
+        average = None if ema is None else WeightAverage(ema)
         if patience is not None and monitor is None and val is None:
             raise ValueError(
                 f"patience is {patience}, and there is nothing to go by: give val, or a monitor "
@@ -212,7 +218,7 @@ class Experiment:
             if clip_grad_norm is None
             else positive(clip_grad_norm, "clip_grad_norm"),
         )
-        self._training.monitor = followed
+        self._training.monitor, self._training.ema = followed, average
         self._training.note(note)
         self._training.note_modes()
         self._open_folder(runs)
@@ -829,6 +835,23 @@ class Experiment:
         """
         found = self._training.newer_model()
         return None if found is None else found.note
+
+    @property
+    def ema(self) -> float | None:
+        """Decay of the moving average of the weights; None if there is none."""
+        average = self._training.ema
+        return None if average is None else average.decay
+
+    def averaged_state_dict(self) -> dict[str, Any]:
+        """Return a ``state_dict`` of the model with the averages as its weights, copied.
+
+        It is taken at a step boundary. A model of the same class loads it.
+
+        Raises:
+            RuntimeError: there is no average (give ``ema``), no step has been done, the experiment
+                is closed, or this is called on the training thread in a step.
+        """
+        return at_step_boundary(self, averaged_state_dict)
 
     @property
     def best(self) -> Best | None:

@@ -59,7 +59,11 @@ class Run:
         return self._experiment.path
 
     def export_weights(
-        self, file: str | Path, step: int | Literal["last", "best"] = "last"
+        self,
+        file: str | Path,
+        step: int | Literal["last", "best"] = "last",
+        *,
+        averaged: bool = False,
     ) -> Path:
         """Write the model's weights of a checkpoint to a safetensors file.
 
@@ -68,6 +72,7 @@ class Run:
         Args:
             file: the file, ``"model.safetensors"``.
             step: ``"last"``, ``"best"``, or the number of a step that has a checkpoint.
+            averaged: whether the moving averages of the weights are written (`ema`).
 
         Raises:
             ResumeError: there is no such checkpoint.
@@ -77,7 +82,7 @@ class Run:
         """
         from workbench.experiment.runtime.weights import export_weights
 
-        return export_weights(self, file, step)
+        return export_weights(self, file, step, averaged=averaged)
 
     def __repr__(self) -> str:
         exp = self._experiment

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 
     from workbench.experiment.failure.out_of_memory import GpuSimulator
     from workbench.experiment.loop.validation import Validation
+    from workbench.experiment.loop.weight_average import WeightAverage
 
 
 class Training:
@@ -102,6 +103,8 @@ class Training:
     best_accuracy: float | None = None
     """Highest accuracy of a validation."""
     last_validation: Validation | None = None
+    ema: WeightAverage | None = None
+    """Moving average of the weights."""
     in_callback = 0
     """How many functions of `Experiment.on` are at work, between two steps."""
     is_at_rest = False
@@ -185,6 +188,8 @@ class Training:
         if before is not model:
             self.note(read_by_loss(before, self.loss))
             self.undivided, self.model_paths, self.num_new_paths = "", frozenset(), 0
+            if self.ema is not None:
+                self.ema.forget_model()
             self.module_values = None
         self.model = model
         self.origin = Origin(model)
@@ -230,6 +235,8 @@ class Training:
         self.parameters[:] = self.list_parameters()
         if before != [*map(id, self.parameters)]:
             self.measures.flow.forget_model()
+            if self.ema is not None:
+                self.ema.forget_model()
         held = {id(p) for group in groups for p in group["params"]}
         self.extra_parameters = [p for p in self.parameters if id(p) not in held]
         """Those of them that the optimizer does not hold."""
@@ -442,6 +449,8 @@ class Training:
         self.step_count += 1
         self.steps_in_epoch += 1
         self.measures.log(self, result)
+        if self.ema is not None:
+            self.ema.update(self.model)
         self.logged.step_done()
         if result.applied and self.schedule.scheduler is not None:
             # a scheduler of the user's own may raise: the update has been applied and logged

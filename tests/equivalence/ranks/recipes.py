@@ -28,7 +28,8 @@ LAYOUTS = ("ddp:2", "fsdp:2")
 MORE_LAYOUTS = ("fsdp:2,keep", "fsdp:2,hsdp=2")
 BESIDE = ("attention:math", "checkpoint", "bf16", "fp16", "compile")
 """Modes that are switched on and off beside a layout."""
-ACTIONS = plainly.ACTIONS
+# checkpoints of a run are those of its kernel: what ranks have not brought back is not in them
+ACTIONS = tuple(name for name in plainly.ACTIONS if name != plainly.RESUME)
 SHARED = (
     "arrays",
     "arrays in turn",

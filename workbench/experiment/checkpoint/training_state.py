@@ -59,6 +59,8 @@ def tensors(training: Training) -> tuple[dict[str, torch.Tensor], dict[str, Any]
     apart: dict[str, torch.Tensor] = {}
     for name, tensor in all_tensors(training):
         (found if tensor.layout is torch.strided else apart)[name] = tensor
+    if training.ema is not None:
+        found |= training.ema.tensors()
     return found, {"moments": moments, "apart": apart, "wrapped": _wrapped_state(training)}
 
 
@@ -165,6 +167,18 @@ def empty_moments(
     return found
 
 
+def empty_averages(training: Training, saved: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """Return a tensor for every average of a weight in a checkpoint, by the parameter's name."""
+    found: dict[str, torch.Tensor] = {}
+    if training.ema is None:
+        return found
+    for name, parameter in training.model.named_parameters():
+        entry = saved.get(f"ema.{name}")
+        if entry is not None and tuple(entry.size) == tuple(parameter.shape):
+            found[name] = torch.empty_like(parameter, dtype=entry.dtype, requires_grad=False)
+    return found
+
+
 def take_moments(
     training: Training, dense: dict[tuple[str, str], torch.Tensor], plain: Moments
 ) -> None:
@@ -250,6 +264,7 @@ def rest(training: Training) -> dict[str, Any]:
         "buffers": [name for name, _ in training.model.named_buffers()],
         "steps_in_epoch": training.steps_in_epoch,
         "answers": training.measures.accuracy.state(),
+        "ema": 0 if training.ema is None else training.ema.num_updates,
     }
 
 

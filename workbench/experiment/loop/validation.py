@@ -89,6 +89,9 @@ def validated(training: Training, source: DataSource) -> Validation:
     finally:
         if not training.cursor.source.draws:
             training.random.restore()
+    averaged = None
+    if training.ema is not None and training.ema.num_updates:
+        averaged = training.ema.validated(training, source)
     training.validating = False
     training.last_validation = found
     training.scalars.add("val/loss", training.step_count, found.loss)
@@ -97,6 +100,10 @@ def validated(training: Training, source: DataSource) -> Validation:
     if found.accuracy is not None:
         training.scalars.add("val/accuracy", training.step_count, found.accuracy)
         training.best_accuracy = max(found.accuracy, training.best_accuracy or 0.0)
+    if averaged is not None:
+        training.scalars.add("val/ema_loss", training.step_count, averaged.loss)
+        if averaged.accuracy is not None:
+            training.scalars.add("val/ema_accuracy", training.step_count, averaged.accuracy)
     training.measures.leave_out(time.perf_counter() - started)
     return found
 

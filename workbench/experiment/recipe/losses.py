@@ -37,7 +37,7 @@ OWN = frozenset(
                 "learning_rate",
             ),
         ),
-        ("val", ("loss", "accuracy", "confusion_matrix")),
+        ("val", ("loss", "accuracy", "ema_loss", "ema_accuracy", "confusion_matrix")),
     )
     for name in names
 )

@@ -120,6 +120,7 @@ def settings_of(training: Training) -> dict[str, tuple[str, Any]]:
         ),
         "the schedule": ("scheduler", training.schedule.name or "none"),
         "the gradients' clipping": ("clip_grad_norm", training.clip_grad_norm),
+        "the decay of averaged weights": ("ema", training.ema and training.ema.decay),
     }  # fmt: skip
     for source, argument in zip(sources_of(training), ("train", "val"), strict=False):
         sampler = getattr(source, "sampler", None)

@@ -137,7 +137,9 @@ class Loaded:
         of_optimizer = {
             f"optimizer.{name}.{key}": one for (name, key), one in self._moments.items()
         }
-        checkpoint.load(into | of_optimizer)
+        self._averages = state.empty_averages(training, table)
+        of_average = {f"ema.{name}": one for name, one in self._averages.items()}
+        checkpoint.load(into | of_optimizer | of_average)
         self._tensors |= into
 
     @property
@@ -167,6 +169,8 @@ class Loaded:
                     tensor.detach().copy_(self._tensors[name])
         state.take_moments(training, self._moments, saved["moments"])
         state.take_wrapped_state(training, saved["wrapped"])
+        if training.ema is not None:
+            training.ema.take(self._averages, saved["ema"])
         state.take_rest(training, saved)
         training.cursor.repeat_pass(saved["pass"])
         training.schedule.load_state(saved["schedule"])

@@ -27,7 +27,7 @@ from workbench.torch_private.tensor_files import Entry
 from workbench.trust import whole_file
 
 Which = int | Literal["last", "best"]
-_MODEL = "model."
+_MODEL, _AVERAGE = "model.", "ema."
 _ROWS = 40
 
 
@@ -63,7 +63,12 @@ class LoadedWeights(NamedTuple):
 
 
 def load_weights(
-    model: nn.Module, run: HasPath | str | Path, step: Which = "last", *, strict: bool = True
+    model: nn.Module,
+    run: HasPath | str | Path,
+    step: Which = "last",
+    *,
+    strict: bool = True,
+    averaged: bool = False,
 ) -> LoadedWeights:
     """Load the weights of a run into a model; nothing else of it changes.
 
@@ -77,6 +82,7 @@ def load_weights(
         step: ``"last"``, ``"best"`` (by the metric that the run goes by), or the number of a step
             that has a checkpoint.
         strict: whether a model that has a tensor more, or one of another shape, is refused.
+        averaged: whether the moving averages of the weights are loaded (`ema`).
 
     Returns:
         What became of every parameter and buffer.
@@ -94,12 +100,16 @@ def load_weights(
     model = given
     for name in at_work_on(model):
         raise RuntimeError(f"{name} trains this model at the moment: pause it first, exp.pause()")
-    return weights_into(model, _path(run), step, strict)
+    return weights_into(model, _path(run), step, strict=strict, averaged=averaged)
 
 
-def weights_into(model: nn.Module, run: Path, step: Which, strict: bool) -> LoadedWeights:
+def weights_into(
+    model: nn.Module, run: Path, step: Which, *, strict: bool, averaged: bool = False
+) -> LoadedWeights:
     """Do what `load_weights` does to a model on which nobody else works."""
     checkpoint, _ = find(run, step)
+    if averaged:
+        _refuse_without_averages(checkpoint)
     found = LoadedWeights(checkpoint.step, tuple(_rows(model, checkpoint)))
     if strict and found.missing:
         raise ResumeError(
@@ -108,7 +118,7 @@ def weights_into(model: nn.Module, run: Path, step: Which, strict: bool) -> Load
         )
     own = dict(tensors_of(model))
     fitting = {row.name for row in found.rows if row.outcome == "carried"}
-    sources = {name: _source(checkpoint, name) for name in fitting}
+    sources = {name: _source(checkpoint, name, averaged=averaged) for name in fitting}
     read = {key: _empty(checkpoint.table[key]) for key in sources.values()}
     checkpoint.load(read)
     with torch.no_grad():
@@ -120,7 +130,9 @@ def weights_into(model: nn.Module, run: Path, step: Which, strict: bool) -> Load
     return found
 
 
-def export_weights(run: HasPath | str | Path, file: str | Path, step: Which = "last") -> Path:
+def export_weights(
+    run: HasPath | str | Path, file: str | Path, step: Which = "last", *, averaged: bool = False
+) -> Path:
     """Write the weights of a run to a safetensors file, by the names of the model's ``state_dict``.
 
     ``model.load_state_dict(safetensors.torch.load_file(file))`` reads it. Tensors that are tied are
@@ -130,6 +142,7 @@ def export_weights(run: HasPath | str | Path, file: str | Path, step: Which = "l
         run: as for `load_weights`.
         file: the file; it appears whole, and replaces one that is there.
         step: as for `load_weights`.
+        averaged: as for `load_weights`.
 
     Returns:
         The absolute path of the file.
@@ -145,7 +158,9 @@ def export_weights(run: HasPath | str | Path, file: str | Path, step: Which = "l
         raise ValueError(f"the file is {path.name!r}; its name must end in .safetensors")
     checkpoint, _ = find(_path(run), step)
     names: dict[str, str] = checkpoint.plain()["state_dict"]
-    keys = {name: _source(checkpoint, own) for name, own in names.items()}
+    if averaged:
+        _refuse_without_averages(checkpoint)
+    keys = {name: _source(checkpoint, own, averaged=averaged) for name, own in names.items()}
     sparse = [name for name, key in keys.items() if key not in checkpoint.table]
     if sparse:
         raise ResumeError(f"{', '.join(sparse)}: sparse, which no safetensors file can hold")
@@ -165,8 +180,18 @@ def _path(run: HasPath | str | Path) -> Path:
     return Path(found).expanduser().absolute()
 
 
-def _source(checkpoint: Checkpoint, name: str) -> str:
+def _refuse_without_averages(checkpoint: Checkpoint) -> None:
+    if not any(name.startswith(_AVERAGE) for name in checkpoint.table):
+        raise ResumeError(
+            f"{checkpoint.path} has no averages of weights: wb.Experiment(..., ema=0.999) makes "
+            "them"
+        )
+
+
+def _source(checkpoint: Checkpoint, name: str, *, averaged: bool) -> str:
     """Full name of a tensor in a checkpoint: that which is evaluated, if there are two."""
+    if averaged and f"{_AVERAGE}{name}" in checkpoint.table:
+        return f"{_AVERAGE}{name}"
     evaluated = f"{EVALUATED}{name}"
     return evaluated if evaluated in checkpoint.table else f"{_MODEL}{name}"
 

@@ -356,6 +356,8 @@ class Rank:
     def _log(self, done: Summed) -> None:
         training = self.training
         step = training.step_count
+        if training.ema is not None:
+            training.ema.update(training.model)
         training.scalars.add("train/loss", step, done.loss)
         for name, value in training.loss.parts.items():  # of the whole batch, on every rank
             training.scalars.add(f"train/{name}", step, value)

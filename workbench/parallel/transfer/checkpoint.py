@@ -150,6 +150,8 @@ def load(training: Training, folder: Path, seal: Seal | None = None) -> None:
     moments = training_state.empty_moments(training, saved, rest["on_cpu"])
     tensors: dict[str, Any] = {f"model.{name}": tensor for name, tensor in read.items()}
     tensors |= {f"optimizer.{name}.{key}": value for (name, key), value in moments.items()}
+    averages = training_state.empty_averages(training, saved)
+    tensors |= {f"ema.{name}": average for name, average in averages.items()}
     try:
         with _quiet():
             no_dist = not dist.is_initialized()
@@ -159,6 +161,8 @@ def load(training: Training, folder: Path, seal: Seal | None = None) -> None:
         raise NotLoadedError(_as_shown(problem, folder)) from error
     training_state.take_tensors(training, read, other)
     training_state.take_moments(training, moments, rest["moments"])
+    if training.ema is not None:
+        training.ema.take(averages, rest["ema"])
     _take_rest(training, rest)
 
 

@@ -35,6 +35,7 @@ from torch.nn.utils import parametrize
 from torch.utils.data import DataLoader
 
 from workbench.experiment.loop.monitor import Monitor
+from workbench.experiment.loop.weight_average import WeightAverage
 from workbench.experiment.recipe.losses import OWN
 from workbench.experiment.state import attachments
 from workbench.experiment.state.host_bytes import host_bytes
@@ -103,6 +104,7 @@ def pack(
         "seed": training.seed,
         "clip_grad_norm": training.clip_grad_norm,
         "monitor": _monitor_of_ranks(training),
+        "ema": training.ema and training.ema.decay,
         "model_paths": (training.undivided, training.model_paths, training.num_new_paths),
     }
     caller_settings = caller_settings or Settings(
@@ -202,6 +204,8 @@ def unpack(
         "model_paths", ("", (), 0)
     )
     training.monitor = Monitor.of(settings["monitor"])
+    decay = settings["ema"]
+    training.ema = None if decay is None else WeightAverage(decay)
     for problem in settings.get("problems", ()):
         training.note(problem)
     if training.object_state is not None:
