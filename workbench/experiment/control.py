@@ -258,6 +258,14 @@ class Control:
                 f"{folder} has a newer checkpoint, of step {newest.step:,}, which would be lost: "
                 "resume_from(..., fork=True) continues from the older one in a run of its own"
             )
+        is_on_ranks = training.services.is_on_ranks
+        if lock is not None and is_on_ranks is not None and is_on_ranks(folder):
+            raise resume.ResumeError(
+                f"the training of {folder.name} is on ranks, past the checkpoint of step "
+                f"{checkpoint.step:,}: wb.attach({str(folder)!r}) takes it up where they are, or "
+                "where they died; resume_from(..., fork=True) continues from this checkpoint in a "
+                "run of its own"
+            )
         points, problems = resume.read_history(folder, checkpoint)
         loaded = resume.Loaded(training, checkpoint, trust=trust)
         if lock is None:

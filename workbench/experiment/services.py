@@ -35,6 +35,8 @@ class Services:
     """Has steps of parallel modes computed by worker processes."""
     cut_events: Callable[[Path, int], object] | None = None
     """Removes from a run directory what was logged after a step."""
+    is_on_ranks: Callable[[Path], bool] | None = None
+    """Whether the training of a run directory is on ranks, alive or not, that left their kernel."""
     memory_tool: Callable[[], MemoryTool] | None = None
     """Makes what simulates GPUs and explains a shortage; called when it is first needed."""
 

@@ -146,6 +146,14 @@ def _cut_events(folder: Path, step: int) -> object:
     return cut_events(folder, step)
 
 
+def _is_on_ranks(run: Path) -> bool:
+    if not (run / "parallel").is_dir():
+        return False
+    from workbench.parallel.attach import is_on_ranks
+
+    return is_on_ranks(run)
+
+
 SERVICES = Services(
     on_new=(
         _stream_to_tensorboard,
@@ -159,6 +167,7 @@ SERVICES = Services(
     display=_display,
     send=_send_to_ranks,
     cut_events=_cut_events,
+    is_on_ranks=_is_on_ranks,
     memory_tool=_memory_tool,
 )
 """What every new experiment gets, unless others are provided."""

@@ -83,6 +83,15 @@ def attach(run: str | os.PathLike[str], *, trust: bool = False) -> Experiment:
     return experiment
 
 
+def is_on_ranks(run: Path) -> bool:
+    """Whether the training of a run is on ranks, which train or have ended without their kernel."""
+    try:
+        _newest_session(run)
+    except OSError:
+        return False
+    return True
+
+
 def _newest_session(path: Path) -> Folder:
     if not path.is_dir():
         raise FileNotFoundError(f"there is no run directory {path}")

@@ -19,6 +19,8 @@ from torch import nn
 from tests.integration.parallel.support import losses, made
 from tests.processes import children_of, is_alive
 from tests.waiting import wait_until
+from workbench.experiment.runtime.resume import ResumeError
+from workbench.experiment.services import only
 from workbench.parallel.attach import attach
 from workbench.server.run_listing import read_run
 from workbench.trust import Seal
@@ -173,6 +175,11 @@ def test_ranks_that_died_with_it_leave_their_last_checkpoint(tmp_path: Path) -> 
     for rank in ranks:
         rank.send_signal(signal.SIGKILL)
     psutil.wait_procs(ranks, timeout=120)
+    with only(None):
+        anew = made(tmp_path / "anew", Cell, optimizer="adamw", lr=0.01)
+    with pytest.raises(ResumeError, match=r"wb\.attach"):  # its own checkpoint is of before them
+        anew.resume_from(tmp_path / "runs" / "run")
+    anew.close()
     experiment = attach(tmp_path / "runs" / "run")
     with pytest.raises(Exception, match="ended from outside"):
         experiment.wait(120)

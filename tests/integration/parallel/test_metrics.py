@@ -94,3 +94,30 @@ def test_a_schedule_that_goes_by_such_a_metric_is_refused(tmp_path: Path) -> Non
         exp.wait()
     assert exp.step_count == 0
     exp.close()
+
+
+def test_an_average_of_the_weights_comes_home(tmp_path: Path) -> None:
+    """Begun in one process, continued on ranks, back again."""
+
+    def averaged(modes: str) -> tuple[Experiment, dict[str, Any]]:
+        exp = Experiment(
+            seeded(linear), data(), HELD_OUT, batch_size=16, optimizer="sgd", lr=0.1,
+            ema=0.8, runs=tmp_path, device="cpu",
+        )  # fmt: skip
+        exp.run(steps=3, wait=True)
+        exp.modes = modes
+        exp.run(steps=7, wait=True)
+        exp.modes = ""
+        exp.run(steps=2, wait=True)
+        found = exp.averaged_state_dict()
+        exp.close()
+        return exp, found
+
+    alone, judge = averaged("")
+    for modes in ("ddp:2", "fsdp:2"):
+        exp, found = averaged(modes)
+        for name, value in judge.items():
+            torch.testing.assert_close(found[name], value, rtol=1e-5, atol=1e-6)
+        own, theirs = (one.scalars.since("val/ema_loss", 0)[1] for one in (exp, alone))
+        assert own.tolist() == pytest.approx(theirs.tolist(), rel=1e-5)
+        assert len(own) == 3
