@@ -11,8 +11,10 @@ statistics, spectral norm's vectors) would change them twice: the second forward
 what they were before the first, and so does a third if a second backward goes through the block (a
 gradient penalty, two losses). A kernel that was chosen for forward (`workbench.modes.attention`) is
 chosen again. The same applies to numbers and containers that modules keep
-(`workbench.modes.core.plain_attributes`); what a forward changes in objects of other kinds is
-changed once more each time.
+(`workbench.modes.core.plain_attributes`), and to parameters that a forward writes (a teacher that
+follows its student): before the first forward of a block all of its parameters are copied, and from
+then on those that it has written. What a forward changes in objects of other kinds is changed once
+more each time.
 
 A block is given a ``forward`` of its own, nothing is wrapped: names in ``state_dict`` do not
 change, removing it undoes it exactly, and a copy or a pickle of the model works on its own.
@@ -23,22 +25,24 @@ from __future__ import annotations
 import contextlib
 import functools
 import types
+import warnings
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.utils.checkpoint import checkpoint
 
 from workbench.modes.core.base import Mode
 from workbench.modes.core.model_blocks import blocks_in, find_blocks
 from workbench.modes.core.plain_attributes import PlainAttributes
 from workbench.records import ModeChoice
-from workbench.torch_private.modules import buffer_table
+from workbench.torch_private.modules import buffer_table, parameter_table
 from workbench.torch_private.tensors import counted_version
 
 SMALL_BUFFER_BYTES = 64 * 2**10
@@ -140,6 +144,7 @@ class Checkpoint(Mode):
             return
         forward = _forward_for(self.again) if self.again else _PLAIN
         for module in self.targets(model):
+            _writes.pop(module, None)
             module.__dict__["forward"] = types.MethodType(forward, module)
             self._changed.append(weakref.ref(module))
 
@@ -196,11 +201,8 @@ def _contexts(
 ) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
     """Contexts of the first forward, and of each later one, in which everything is as before."""
     before, attributes = _copies(module), PlainAttributes(module)
-    has_large = any(one.is_large for one in before)
-    first = _dropping_unchanged(before) if has_large else nullcontext()
-    if not (before or again or attributes.is_any):
-        return first, nullcontext()
-    return first, _AsBefore(before, attributes, again)
+    parameters = _Parameters(module)
+    return _First(before, parameters), _AsBefore(before, parameters, attributes, again)
 
 
 class _Copy(NamedTuple):
@@ -215,6 +217,10 @@ class _Copy(NamedTuple):
     @property
     def is_large(self) -> bool:
         return self.values.nbytes > SMALL_BUFFER_BYTES
+
+    def is_written(self) -> bool:
+        """Whether it counted a write."""
+        return counted_version(self.buffer) != self.version
 
     def is_seen_changed(self) -> bool:
         """Whether it was replaced, or counted a write; not all do: see `_with_equal_values`."""
@@ -243,16 +249,94 @@ def _copies(module: nn.Module) -> list[_Copy]:
     return found
 
 
-@contextmanager
-def _dropping_unchanged(before: list[_Copy]) -> Generator[None]:
-    """Context around the first forward; drops large copies of unchanged buffers afterwards."""
-    try:
-        yield
-    finally:
+_writes: weakref.WeakKeyDictionary[nn.Module, set[tuple[str, str]]] = weakref.WeakKeyDictionary()
+"""Block -> (path, name) of the parameters that its forward has written; known after the first."""
+
+
+class _Parameters:
+    """Parameters of a block that its forward writes, as they were before."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+        known = _writes.get(module)
+        self._is_first = known is None
+        self.copies: list[_Copy] = []
+        """Of all parameters before the first forward; of those that are known to be written."""
+        self.late: list[_Copy] = []
+        """Those that were written for the first time in a later forward, as it has left them."""
+        self._watched: list[tuple[str, nn.Module, str, torch.Tensor, int]] = []
+        copied: dict[int, torch.Tensor] = {}
+        for path, part in module.named_modules():
+            for name, parameter in parameter_table(part).items():
+                if parameter is None or is_lazy(parameter):
+                    continue
+                version = counted_version(parameter)
+                self._watched.append((path, part, name, parameter, version))
+                if known is None or (path, name) in known:
+                    if id(parameter) not in copied:
+                        copied[id(parameter)] = parameter.detach().clone()
+                    values = copied[id(parameter)]
+                    own = parameter.detach()
+                    self.copies.append(_Copy(part, name, own, version, values))
+
+    def forward_done(self) -> None:
+        """Keep the copies of what the first forward has written."""
+        known = _writes.setdefault(self._module, set())
+        if self._is_first:
+            # not all writes are counted (`.data`); of shards that were freed nothing can be read
+            fresh = [
+                one._replace(buffer=parameter_table(one.part)[one.name].detach())
+                for one in self.copies
+                if not one.is_written()
+            ]
+            readable = [
+                one
+                for one in fresh
+                if type(one.buffer) is torch.Tensor and one.buffer.untyped_storage().size()
+            ]
+            equal = _with_equal_values(readable)
+            changed = {id(one.values) for one in readable} - equal
+            self.copies = [
+                one for one in self.copies if one.is_written() or id(one.values) in changed
+            ]
+        kept = {(id(one.part), one.name) for one in self.copies}
+        for path, part, name, parameter, version in self._watched:
+            if (id(part), name) in kept:
+                known.add((path, name))
+            elif counted_version(parameter) != version:
+                known.add((path, name))
+                values = parameter.detach().clone()
+                self.late.append(_Copy(part, name, parameter.detach(), version, values))
+        if self.late and not self._is_first:
+            first = self.late[0]
+            warnings.warn(
+                f"a block under mode checkpoint writes {first.name} of its parameters in forward, "
+                "and did not before: in this one step it is computed again with what it has "
+                "written; from the next step on with what was there",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        self._watched.clear()
+
+
+class _First:
+    """Context around the first forward; drops copies of what it has not changed afterwards."""
+
+    def __init__(self, before: list[_Copy], parameters: _Parameters) -> None:
+        self._before, self._parameters = before, parameters
+
+    def __enter__(self) -> None:
+        """Everything was copied when this was made."""
+
+    def __exit__(self, *_error: object) -> None:
+        self._parameters.forward_done()
+        before = self._before
         large = {id(one.values): one for one in before if one.is_large}
-        changed = {id(one.values) for one in before if one.is_seen_changed()}
-        unchanged = _with_equal_values([one for key, one in large.items() if key not in changed])
-        before[:] = [one for one in before if id(one.values) not in unchanged]
+        if large:
+            changed = {id(one.values) for one in before if one.is_seen_changed()}
+            others = [one for key, one in large.items() if key not in changed]
+            unchanged = _with_equal_values(others)
+            before[:] = [one for one in before if id(one.values) not in unchanged]
 
 
 def _with_equal_values(copies: list[_Copy]) -> set[int]:
@@ -280,6 +364,11 @@ def _with_equal_values(copies: list[_Copy]) -> set[int]:
     }
 
 
+@torch.no_grad()
+def _put(parameter: torch.Tensor, values: torch.Tensor) -> None:
+    parameter.copy_(values)
+
+
 class _AsBefore:
     """Context with buffers and attributes as before the first forward, in which `again` is entered.
 
@@ -287,8 +376,14 @@ class _AsBefore:
     gradient penalty. Each backward works on copies of its own, as it changes them.
     """
 
-    def __init__(self, before: list[_Copy], attributes: PlainAttributes, again: Contexts) -> None:
-        self._before = before
+    def __init__(
+        self,
+        before: list[_Copy],
+        parameters: _Parameters,
+        attributes: PlainAttributes,
+        again: Contexts,
+    ) -> None:
+        self._before, self._parameters = before, parameters
         self._attributes = attributes
         self._again = again
         self._entered: list[ExitStack] = []
@@ -304,6 +399,15 @@ class _AsBefore:
                 buffers = _buffers_of(one.part)
                 stack.callback(buffers.__setitem__, one.name, buffers.get(one.name))
                 buffers[one.name] = copied[id(one.values)]
+            for one in self._parameters.copies:
+                table = parameter_table(one.part)
+                now = table[one.name]
+                if id(one.values) not in copied:
+                    copied[id(one.values)] = nn.Parameter(one.values.clone(), now.requires_grad)
+                stack.callback(table.__setitem__, one.name, now)
+                table[one.name] = copied[id(one.values)]
+            for one in self._parameters.late:
+                stack.callback(_put, one.buffer, one.values)
             stack.enter_context(self._attributes.restored())
             self._entered.append(stack.pop_all())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import gc
@@ -324,9 +323,73 @@ def test_a_large_buffer_is_as_it_was_however_it_was_changed(how: str) -> None:
     assert same(gradients("checkpoint"), gradients(""))
 
 
-def test_a_block_that_keeps_nothing_is_given_nothing_to_enter() -> None:
-    first, again = _contexts(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), ())
-    assert type(first) is type(again) is contextlib.nullcontext
+def test_parameters_are_copied_before_the_first_forward_alone() -> None:
+    block = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    first, _ = _contexts(block, ())
+    assert len(first._parameters.copies) == 2
+    with first:
+        block(torch.ones(1, 2))
+    assert not first._parameters.copies
+    first, _ = _contexts(block, ())
+    assert not first._parameters.copies
+
+
+class Follows(nn.Module):
+    """A teacher that follows its student in the forward, from a step on."""
+
+    def __init__(self, how: str, begins: int) -> None:
+        super().__init__()
+        self.student, self.teacher = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.teacher.requires_grad_(False)
+        self.how, self.begins = how, begins
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        if self.calls >= self.begins:
+            with torch.no_grad():
+                for old, new in zip(
+                    self.teacher.parameters(), self.student.parameters(), strict=True
+                ):
+                    if self.how == "in place":
+                        old.mul_(0.9).add_(new, alpha=0.1)
+                    else:
+                        old.data = old.data * 0.9 + new.data * 0.1
+        return self.student(x) * self.teacher(x).tanh()
+
+
+@pytest.mark.parametrize("how", ["in place", "by .data"])
+def test_parameters_that_a_forward_writes_are_written_once(how: str) -> None:
+    def trained(modes: str) -> dict[str, torch.Tensor]:
+        torch.manual_seed(0)
+        model = nn.Sequential(Follows(how, 1), Follows(how, 1), nn.Linear(4, 2))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        ModeSet.parse(modes, "cpu").attach(model)
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(torch.randn(8, 4)).square().mean().backward()
+            optimizer.step()
+        return model.state_dict()
+
+    plain, found = trained(""), trained("checkpoint")
+    assert all(torch.equal(found[name], value) for name, value in plain.items())
+
+
+def test_a_forward_that_begins_to_write_later_is_told_and_writes_once() -> None:
+    torch.manual_seed(0)
+    block = Follows("in place", 3)
+    model = nn.Sequential(block, Follows("in place", 99), nn.Linear(4, 2))
+    ModeSet.parse("checkpoint", "cpu").attach(model)
+    x = torch.randn(8, 4)
+    for _ in range(2):
+        model(x).sum().backward()
+    expected = block.teacher.weight * 0.9 + block.student.weight * 0.1
+    with pytest.warns(RuntimeWarning, match="writes weight of its parameters"):
+        model(x).sum().backward()
+    torch.testing.assert_close(block.teacher.weight, expected)
+    expected = block.teacher.weight * 0.9 + block.student.weight * 0.1
+    model(x).sum().backward()
+    torch.testing.assert_close(block.teacher.weight, expected)
 
 
 def test_copies_of_large_buffers_are_held_only_of_those_that_changed() -> None:
