@@ -213,7 +213,9 @@ class Control:
                 lock.release()
             raise
 
-    def load_weights(self, source: Path, which: Which, *, strict: bool) -> LoadedWeights:
+    def load_weights(
+        self, source: Path, which: Which, *, strict: bool, averaged: bool
+    ) -> LoadedWeights:
         """Load the weights of a run on disk, and nothing else of it."""
         self._settings.refuse_if_closed()
         training, found = self._training, list[LoadedWeights]()
@@ -221,9 +223,20 @@ class Control:
         if self._runner.active:
             raise RuntimeError(f"{self._name} is training; pause it before weights are loaded")
         self._runner.refuse_in_use()
-        self._alone(
-            lambda: found.append(weights_into(training.model, source, which, strict=strict))
-        )
+        optimizer: Any = training.optimizer
+        is_switched = training.seeded and callable(getattr(optimizer, "eval", None))
+
+        def load() -> None:
+            if is_switched:  # what is loaded is what it evaluates: it trains other weights
+                optimizer.eval()
+            try:
+                model = training.model
+                found.append(weights_into(model, source, which, strict=strict, averaged=averaged))
+            finally:
+                if is_switched:
+                    optimizer.train()
+
+        self._alone(load)
         step, text = training.step_count, f"weights of {source.name}, step {found[0].step:,}"
         training.board.mark(step, text)
         training.board.say(f"step {step:,}: {text}, loaded", step)
@@ -248,7 +261,7 @@ class Control:
             raise RuntimeError(f"{self._name} is training already; pause or stop it first")
 
     def _load(self, source: Path, which: int | str, lock: RunLock | None, *, trust: bool) -> None:
-        """Read and compare everything, then change the disk, then the training."""
+        """Read and compare everything, then change the training, then the disk."""
         training, board = self._training, self._training.board
         folder = resume.run_of(source)
         checkpoint, damaged = resume.find(source, which)
@@ -268,15 +281,23 @@ class Control:
             )
         points, problems = resume.read_history(folder, checkpoint)
         loaded = resume.Loaded(training, checkpoint, trust=trust)
-        if lock is None:
-            resume.copy_history(folder, self._run_folder.path, checkpoint)
-        else:
-            cut = training.services.cut_events
-            if cut is not None:
-                cut(folder, checkpoint.step)
-            resume.remove_after(folder, checkpoint, damaged)
-        self._take_modes(loaded.modes)
-        loaded.take()
+        try:
+            self._take_modes(loaded.modes)
+            loaded.take()
+            if lock is None:
+                resume.copy_history(folder, self._run_folder.path, checkpoint)
+            else:
+                cut = training.services.cut_events
+                if cut is not None:
+                    cut(folder, checkpoint.step)
+                resume.remove_after(folder, checkpoint, damaged)
+        except BaseException as error:
+            self._settings.closed = True  # it has a part of the state: nothing goes on from there
+            error.add_note(
+                f"{self._name} has taken over a part of the checkpoint, and is closed: create the "
+                f"experiment again. {folder} can still be resumed"
+            )
+            raise
         for name, steps, values in points:
             training.scalars.remember(name, steps, values)
         for problem in problems:

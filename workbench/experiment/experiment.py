@@ -23,7 +23,7 @@ from torch import nn
 
 from workbench.experiment.control import Control
 from workbench.experiment.data.data import Order, data_source
-from workbench.experiment.loop.monitor import Monitor
+from workbench.experiment.loop.monitor import Monitor, nothing_to_go_by
 from workbench.experiment.loop.weight_average import WeightAverage, averaged_state_dict
 from workbench.experiment.readings import Readings
 from workbench.experiment.recipe.arguments import (
@@ -35,7 +35,7 @@ from workbench.experiment.recipe.arguments import (
     uncompiled,
     whole,
 )
-from workbench.experiment.recipe.losses import Loss
+from workbench.experiment.recipe.losses import OWN_OF_VALIDATION, Loss
 from workbench.experiment.recipe.optimizers import make_optimizer
 from workbench.experiment.recipe.schedules import Every, Schedule
 from workbench.experiment.report.events import Closed, Observer
@@ -178,10 +178,9 @@ class Experiment:
         interval, followed = Interval.of(checkpoint_every), Monitor(monitor, patience)
         average = None if ema is None else WeightAverage(ema)
         if patience is not None and monitor is None and val is None:
-            raise ValueError(
-                f"patience is {patience}, and there is nothing to go by: give val, or a monitor "
-                "such as 'train/loss'"
-            )
+            raise ValueError(nothing_to_go_by(patience))
+        if followed.metric and val is None and followed.metric[0] in OWN_OF_VALIDATION:
+            raise ValueError(f"monitor is {followed.metric[0]!r}, which takes val: give val")
         if train is None:
             raise ValueError("train is None; give a Dataset, a DataLoader or a pair of arrays")
         source = data_source(
@@ -203,6 +202,11 @@ class Experiment:
         made = make_optimizer(
             optimizer, move(model, place), lr=lr, of_loss=loss_of_batch.parameters()
         )
+        if average is not None and callable(getattr(made, "eval", None)):
+            raise ValueError(
+                f"{type(made).__name__} evaluates averages of its own, and ema={ema} would average "
+                "weights that it does not evaluate: leave ema out"
+            )
         length = whole(epochs, "epochs")
         self._training = Training(
             name=name or type(model).__name__,
@@ -406,9 +410,10 @@ class Experiment:
     def load_weights(
         self,
         run: Run | str | Path,
-        step: int | Literal["last", "best"] = "best",
+        step: int | Literal["last", "best"] = "last",
         *,
         strict: bool = True,
+        averaged: bool = False,
     ) -> LoadedWeights:
         """Load the weights of a run on disk into the model; optimizer and position stay.
 
@@ -416,9 +421,10 @@ class Experiment:
 
         Args:
             run: a run, its directory, or a checkpoint in it.
-            step: ``"best"`` (by the metric that the run goes by), ``"last"``, or the number of a
+            step: ``"last"``, ``"best"`` (by the metric that the run goes by), or the number of a
                 step that has a checkpoint.
             strict: whether a checkpoint without some of the model's tensors is refused.
+            averaged: whether the moving averages of the weights are loaded (`ema`).
 
         Returns:
             What became of every parameter and buffer.
@@ -429,7 +435,7 @@ class Experiment:
             RuntimeError: the experiment is training, or is closed.
         """
         path = run.path if isinstance(run, Run) else Path(run).expanduser().absolute()
-        return self._control.load_weights(path, step, strict=strict)
+        return self._control.load_weights(path, step, strict=strict, averaged=averaged)
 
     def swap_in_newer_model(self) -> None:
         """Swap in what `newer_model` describes, as its code does; call `resume_from_failure` next.

@@ -18,7 +18,7 @@ from workbench.experiment.data.sources import DataError
 from workbench.experiment.failure.out_of_memory import refuse_too_large_model, simulate_gpu
 from workbench.experiment.loop.first_step import describe_idle, describe_switch
 from workbench.experiment.loop.local_steps import LocalSteps
-from workbench.experiment.loop.monitor import Monitor, direction
+from workbench.experiment.loop.monitor import Monitor, direction, nothing_to_go_by
 from workbench.experiment.loop.stop_condition import Plan
 from workbench.experiment.recipe.arguments import check_model, positive, uncompiled, whole
 from workbench.experiment.recipe.hot_swap import refusal, swap
@@ -186,6 +186,8 @@ class Settings:
         self.refuse_if_closed()
         training = self._training
         patience = None if value is None else whole(value, "patience")
+        if patience is not None and training.monitor.metric is None and training.val is None:
+            raise ValueError(nothing_to_go_by(value))
 
         def change() -> None:
             training.monitor.patience = patience

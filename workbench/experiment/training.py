@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from workbench.experiment.failure.out_of_memory import GpuSimulator
     from workbench.experiment.loop.validation import Validation
     from workbench.experiment.loop.weight_average import WeightAverage
+    from workbench.experiment.recipe.loss_state import LossState
 
 
 class Training:
@@ -112,6 +113,8 @@ class Training:
     numbers, and those of the run are saved."""
     held: list[Held] | None = None
     """What the data of training and of validation keep, since the first step."""
+    loss_state: LossState | None = None
+    """What a loss that is no module kept before the first step."""
     module_values: ModuleValues | None = None
     """What modules keep in plain attributes, since the first step."""
     hook_state: Any = None
@@ -192,6 +195,8 @@ class Training:
                 self.ema.forget_model()
             self.module_values = None
         self.model = model
+        if before is not model and self.seeded:
+            self.watch_values()
         self.origin = Origin(model)
         self.take_train_mode()
         self.parameters: list[nn.Parameter] = []
@@ -355,6 +360,7 @@ class Training:
         self.logged.thread = threading.get_ident()
         if self.module_values is None:
             self.watch_values()
+            self.loss_state = self.loss.state() if self.loss.module is None else None
         if self.held is None:
             self.watch_data()
         if self.device.type == "cuda":
@@ -602,13 +608,18 @@ class Training:
         if self._validated[0] != position:  # else a scheduler has raised after it
             self.measures.log_accuracy(self.step_count)
             self._validated = position, self._validate()
-        self.note(self.schedule.after_epoch(self._epoch_measure))
+        # a metric of the user's own may be logged by a function that the end of the epoch calls
+        is_late = self.val is None and self.monitor.steps(self.schedule)
+        if not is_late:
+            self.note(self.schedule.after_epoch(self._epoch_measure))
         confusion, self._validated = self._validated[1], (None, None)
         self._epoch_over, self.steps_in_epoch = None, 0
         self.cursor.next_epoch()
         if self.val is None:  # a validation has set it
             self.train_mode.set(self.optimizer)
         self.epoch_done(confusion)
+        if is_late:
+            self.note(self.schedule.after_epoch(self._epoch_measure))
 
     def epoch_done(self, confusion: torch.Tensor | None) -> None:
         """Tell observers that an epoch is over, and look whether it was the best."""
@@ -634,11 +645,8 @@ class Training:
 
     def _epoch_measure(self) -> float | None:
         """Value for a schedule: the epoch's loss or accuracy, of validation if there is any."""
-        is_followed, value = self.monitor.value_for_schedule(
-            self, "max" if self.schedule.wants_accuracy else "min"
-        )
-        if is_followed:
-            return value
+        if self.monitor.steps(self.schedule):
+            return self.monitor.value_for_schedule(self)
         wanted = "accuracy" if self.schedule.wants_accuracy else "loss"
         if self.val is not None and self.last_validation is not None:
             found = self.last_validation

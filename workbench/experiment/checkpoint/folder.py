@@ -30,7 +30,7 @@ import shutil
 import stat
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -83,9 +83,11 @@ class Checkpoint:
     created_at: float
     """Unix time, in seconds."""
     metrics: dict[str, float]
-    """Value of every scalar that was logged at that step."""
-    best_by: tuple[str, str] | None
-    """Name and direction of the metric that the run goes by; None: validation's own."""
+    """Values of the run's own scalars that were logged at that step."""
+    monitored: tuple[str, str, float] | None
+    """Name, direction and value of the metric that the run goes by, if an epoch ended there."""
+    best: tuple[str, float, int] | None
+    """Name, value and step of the best epoch until then."""
     files: dict[str, tuple[int, int]]
     """Name -> (size in bytes, CRC-32)."""
 
@@ -223,7 +225,8 @@ class Contents:
     step: int
     epoch: int
     metrics: dict[str, float]
-    best_by: tuple[str, str] | None = None
+    monitored: tuple[str, str, float] | None = None
+    best: Sequence[Any] | None = None
 
     @classmethod
     def of(
@@ -234,7 +237,8 @@ class Contents:
         step: int,
         epoch: int,
         metrics: Mapping[str, float],
-        best_by: tuple[str, str] | None = None,
+        monitored: tuple[str, str, float] | None = None,
+        best: Sequence[Any] | None = None,
     ) -> Contents:
         """Copy what is given.
 
@@ -244,7 +248,8 @@ class Contents:
             step: number of steps done.
             epoch: number of epochs completed.
             metrics: value of every scalar; those that are not finite are left out.
-            best_by: name and direction of the metric that the run goes by.
+            monitored: name, direction and value of the metric that the run goes by.
+            best: name, value and step of the best epoch.
 
         Raises:
             Exception: ``rest`` holds something that cannot be pickled.
@@ -260,7 +265,8 @@ class Contents:
             step,
             epoch,
             {name: value for name, value in metrics.items() if math.isfinite(value)},
-            best_by,
+            monitored,
+            best and tuple(best[:3]),
         )
 
 
@@ -303,7 +309,7 @@ def _finished(
     facts: dict[str, Any] = {
         "schema": SCHEMA, "serial": serial, "step": contents.step, "epoch": contents.epoch,
         "created_at": time.time(), "metrics": contents.metrics,
-        "best_by": contents.best_by,
+        "monitored": contents.monitored, "best": contents.best,
         "files": {name: list(size) for name, size in files.items()},
     }  # fmt: skip
     (draft / MANIFEST).write_text(json.dumps(facts, indent=1))
@@ -354,6 +360,20 @@ def remove(checkpoint: Checkpoint) -> None:
         shutil.rmtree(gone, ignore_errors=True)
 
 
+def copy_to(checkpoint: Checkpoint, folder: Path) -> None:
+    """Have the same checkpoint in the folder of another run; its files never change."""
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f".{secrets.token_hex(8)}.part"
+    draft.mkdir()
+    for name in (*checkpoint.files, MANIFEST):
+        with open_regular(checkpoint.path / name) as source, (draft / name).open("xb") as target:
+            shutil.copyfileobj(source, target)
+    for path in (*draft.iterdir(), draft):
+        _to_disk(path)
+    draft.rename(folder / checkpoint.path.name)
+    _to_disk(folder)
+
+
 def set_aside(checkpoint: Checkpoint) -> None:
     """Keep a damaged checkpoint under a name by which it is not found any more."""
     name = f"{DAMAGED}{secrets.token_hex(2)}-{checkpoint.path.name}"
@@ -379,10 +399,11 @@ def _checkpoint(path: Path, facts: Any) -> Checkpoint:
     if min(serial, step, epoch) < 0:
         raise ValueError("a count below zero")
     metrics = {str(name): float(value) for name, value in facts["metrics"].items()}
-    by = facts.get("best_by")
-    best_by = None if by is None else (str(by[0]), "max" if by[1] == "max" else "min")
+    by, top = facts["monitored"], facts["best"]
+    monitored = by and (str(by[0]), "max" if by[1] == "max" else "min", float(by[2]))
+    best = top and (str(top[0]), float(top[1]), int(top[2]))
     return Checkpoint(
-        path, serial, step, epoch, float(facts["created_at"]), metrics, best_by, files
+        path, serial, step, epoch, float(facts["created_at"]), metrics, monitored, best, files
     )
 
 

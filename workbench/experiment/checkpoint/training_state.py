@@ -210,7 +210,11 @@ def _moved(value: Any, device: torch.device) -> Any:
 def other_buffers(
     training: Training, saved: dict[str, Any], names: list[str]
 ) -> dict[str, torch.Tensor]:
-    """Return a tensor for each buffer that a forward made, or gave another shape or type."""
+    """Return a tensor for each buffer that cannot be written.
+
+    A forward made it, or gave it another shape or type; or it is expanded, several entries of one
+    number.
+    """
     found: dict[str, torch.Tensor] = {}
     modules = dict(training.model.named_modules())
     for full in names:
@@ -221,10 +225,19 @@ def other_buffers(
             continue
         buffers: dict[str, torch.Tensor | None] = vars(module)["_buffers"]
         now, dtype = buffers.get(name), entry.dtype
-        if now is None or tuple(now.shape) != tuple(entry.size) or now.dtype is not dtype:
+        other = now is None or tuple(now.shape) != tuple(entry.size) or now.dtype is not dtype
+        if other or _overlaps(now):
             device = training.device if now is None else now.device
             found[full] = torch.empty(entry.size, dtype=dtype, device=device)
     return found
+
+
+def _overlaps(tensor: torch.Tensor | None) -> bool:
+    if tensor is None or tensor.layout is not torch.strided:
+        return False
+    return any(
+        stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True)
+    )
 
 
 @torch.no_grad()
@@ -264,6 +277,8 @@ def rest(training: Training) -> dict[str, Any]:
         "buffers": [name for name, _ in training.model.named_buffers()],
         "steps_in_epoch": training.steps_in_epoch,
         "answers": training.measures.accuracy.state(),
+        "monitor": training.monitor.state(),
+        "best_accuracy": training.best_accuracy,
         "ema": 0 if training.ema is None else training.ema.num_updates,
     }
 
@@ -281,6 +296,8 @@ def take_rest(training: Training, saved: dict[str, Any]) -> None:
     training.cursor.go_to(saved["position"])
     training.random.load_state_dict(saved["random"])
     training.measures.accuracy.load_state(saved["answers"])
+    training.monitor.load_state(saved["monitor"])
+    training.best_accuracy = saved["best_accuracy"]
 
 
 def _take_schedule(schedule: Schedule, saved: dict[str, Any]) -> None:

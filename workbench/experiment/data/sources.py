@@ -265,10 +265,9 @@ class ForeignSource(DataSource):
         self.has_exact_length = isinstance(loader, (list, tuple))
         self.draws = isinstance(loader, DataLoader)
         self.order = "the loader's own" if self.draws else ""
-        self.note = (
-            f"order of samples is the loader's own{f' ({why})' if why else ''}: a resume cannot "
-            "repeat it"
-        )
+        is_repeated = self.draws or self.has_exact_length
+        goes_on = "" if is_repeated else ": a resume repeats it if it repeats itself"
+        self.note = f"order of samples is the loader's own{f' ({why})' if why else ''}{goes_on}"
 
     def batches(
         self,

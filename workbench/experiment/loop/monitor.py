@@ -12,8 +12,10 @@ import re
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from workbench.experiment.recipe.arguments import whole
+from workbench.experiment.recipe.losses import OWN
 
 if TYPE_CHECKING:
+    from workbench.experiment.recipe.schedules import Schedule
     from workbench.experiment.training import Training
 
 Mode = Literal["min", "max"]
@@ -75,6 +77,14 @@ def direction(monitor: Any) -> tuple[str, Mode] | None:
     return monitor, cast("Mode", kinds.pop())
 
 
+def nothing_to_go_by(patience: Any) -> str:
+    """Return why a run without validation cannot end by ``patience`` alone."""
+    return (
+        f"patience is {patience}, and there is nothing to go by: give val, or a monitor such as "
+        "'train/loss'"
+    )
+
+
 class Monitor:
     """Follows a metric from epoch to epoch.
 
@@ -97,6 +107,8 @@ class Monitor:
         """Why the run is to end; ``""`` if it is to go on."""
         self.improved = False
         """Whether the last epoch was the best so far."""
+        self._looked_at: tuple[int, str, str, float] | None = None
+        """Step, name, direction and value of the last epoch."""
         self.problem = ""
         """What is to be reported of a metric that cannot be followed."""
 
@@ -111,6 +123,7 @@ class Monitor:
         if found is None:
             return
         name, mode, value = found
+        self._looked_at = training.step_count, name, mode, value
         before = self.best
         if before is not None and before.name != name:
             before = None  # an accuracy, where there was none at first
@@ -143,6 +156,12 @@ class Monitor:
         value = training.scalars.at(name, training.step_count)
         if value is not None:
             return name, mode, value
+        if name in OWN:
+            self.problem = (
+                f"{name} was not measured in epoch {training.cursor.epoch:,}: it takes val, and an "
+                "accuracy labels that have classes"
+            )
+            return None
         self.problem = (
             f"{name} was not logged in epoch {training.cursor.epoch:,}, so nothing is known about "
             f"it there: exp.log({name!r}, value) in a function of exp.on('validated', ...) or "
@@ -150,17 +169,32 @@ class Monitor:
         )
         return None
 
-    def value_for_schedule(self, training: Training, mode: str) -> tuple[bool, float | None]:
-        """Return whether a schedule goes by this metric, and its value if it was logged.
+    def looked_at(self, step: int) -> tuple[str, str, float] | None:
+        """Name, direction and value of an epoch that has ended at ``step``, if one has."""
+        found = self._looked_at
+        if found is None or found[0] != step or math.isnan(found[3]):
+            return None
+        return found[1:]
 
-        Args:
-            training: the training.
-            mode: the schedule's own ``"min"`` or ``"max"``: it is not fed what goes the other way.
-        """
-        if self.metric is None or self.metric[1] != mode:
-            return False, None
+    def steps(self, schedule: Schedule) -> bool:
+        """Whether a schedule goes by this metric: it is not fed what goes the other way."""
+        wanted = "max" if schedule.wants_accuracy else "min"
+        return schedule.is_plateau and self.metric is not None and self.metric[1] == wanted
+
+    def value_for_schedule(self, training: Training) -> float | None:
+        """The value of the metric at this step; None, and a note, if it was not logged."""
+        if self.metric is None:
+            return None
         training.scalars.flush()
-        return True, training.scalars.at(self.metric[0], training.step_count)
+        name = self.metric[0]
+        value = training.scalars.at(name, training.step_count)
+        if value is None:
+            training.note(
+                f"{training.schedule.name} goes by {name}, which was not logged before it steps: "
+                "log it in a function of exp.on('validated', ...), or of exp.on('epoch', ...) "
+                "where there is no val"
+            )
+        return value
 
     def state(self) -> dict[str, Any]:
         """Return what it has found, in plain values."""

@@ -150,6 +150,8 @@ class Tally:
         self._confusion: torch.Tensor | None = None
         self._parts: dict[str, torch.Tensor] = {}
         """Sum of every other part of the loss, weighted by samples."""
+        self._part_samples: dict[str, int] = {}
+        """Number of samples of the batches that had it."""
         self._whole = WholeSet(training)
         """For a loss that is not known to add up."""
 
@@ -177,6 +179,7 @@ class Tally:
         for name, value in self._loss_of.parts.items():
             before = self._parts.get(name, 0.0)
             self._parts[name] = before + value.to(self._loss.dtype) * max(count, 1)
+            self._part_samples[name] = self._part_samples.get(name, 0) + max(count, 1)
         if not self._known.per:
             self._whole.add(logits, targets, max(count, 1))
         found = self._loss_of.answers.read(logits, targets)
@@ -246,13 +249,14 @@ class Tally:
         self._answers, self.num_samples = summed(self._answers), int(summed(samples))
 
     def _pool_parts(self, gathered: Callable[[Any], list[Any]]) -> None:
-        own = {name: float(value) for name, value in self._parts.items()}
-        everyones: list[dict[str, float]] = gathered(own)
-        names = dict.fromkeys(name for one in everyones for name in one)
-        self._parts = {
-            name: self._loss.new_tensor(sum(one.get(name, 0.0) for one in everyones))
-            for name in names
+        own = {
+            name: (float(value), self._part_samples[name]) for name, value in self._parts.items()
         }
+        everyones: list[dict[str, tuple[float, int]]] = gathered(own)
+        for name in dict.fromkeys(name for one in everyones for name in one):
+            found = [one[name] for one in everyones if name in one]
+            self._parts[name] = self._loss.new_tensor(sum(value for value, _ in found))
+            self._part_samples[name] = sum(count for _, count in found)
 
     def result(self) -> Validation:
         """Return the result; reads the sums from the device."""
@@ -263,7 +267,9 @@ class Tally:
         answers = self._loss_of.answers
         if self._loss_of.scope.takes_scores is False or int(self._beyond):
             answers.read_nothing()  # as the labels, or the check of the whole set, have shown
-        parts = {name: float(value) / self.num_samples for name, value in self._parts.items()}
+        parts = {
+            name: float(value) / self._part_samples[name] for name, value in self._parts.items()
+        }
         if not answers.reads or self._whole.hides_accuracy:
             return Validation(loss, None, None, parts)
         count, confusion = int(self._answers), self._confusion

@@ -66,7 +66,8 @@ class WeightAverage:
             if self.num_updates:
                 self._update(averages, weights, None)
             else:
-                torch._foreach_copy_(averages, weights)
+                for average, weight in zip(averages, weights, strict=True):
+                    average.copy_(weight)
         self.num_updates += 1
 
     def _bound(self, model: nn.Module) -> dict[Any, tuple[list[torch.Tensor], list[torch.Tensor]]]:

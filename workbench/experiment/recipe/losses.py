@@ -42,6 +42,7 @@ OWN = frozenset(
     for name in names
 )
 """Names under which a run logs by itself."""
+OWN_OF_VALIDATION = frozenset(name for name in OWN if name.startswith("val/"))
 
 _NAMES: dict[str, LossFunction] = {
     "cross_entropy": F.cross_entropy,
@@ -213,7 +214,7 @@ class Loss:
                 raise DataError(
                     f"the part {name!r} of the loss is {_named(part)}; it must be one number"
                 )
-            self.parts[name] = part.detach().reshape(())
+            self.parts[name] = part.detach().reshape(()).clone()  # an update may write it
         return found["loss"]
 
     def computed(

@@ -128,6 +128,11 @@ class Schedule:
         return any(_is_plateau(part) for part in parts_of(self.scheduler))
 
     @property
+    def is_plateau(self) -> bool:
+        """Whether it is a `ReduceLROnPlateau` itself, which is fed a metric."""
+        return _is_plateau(self.scheduler)
+
+    @property
     def wants_accuracy(self) -> bool:
         """Whether it is fed a metric for which larger is better."""
         return _is_plateau(self.scheduler) and self.scheduler.mode == "max"
@@ -204,6 +209,8 @@ class Schedule:
         value = measure()
         if value is not None:
             self._step(parts_of(self.scheduler), value)
+            return ""
+        if not self.wants_accuracy:
             return ""
         name = type(self.scheduler).__name__
         return (

@@ -13,7 +13,9 @@ from __future__ import annotations
 import io
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any, cast
@@ -37,17 +39,44 @@ _VALID = (
 )
 _COLOURS = (1, 3, 4)
 _MOST_DEPTH = 8
+_FOREIGN = "Dummy-"
+"""How Python names threads that it has not started, such as autograd's."""
 
 
 class LoggedValues:
     """What a user logs of one training."""
 
     def __init__(self, training: Training) -> None:
-        self._training = training
+        self._weak = weakref.ref(training)
         self._in_step: list[tuple[str, Any]] = []
         """Name and value of what the step in progress has logged."""
         self.thread: int | None = None
         """Identifier of the thread that computes steps; None if none are computed."""
+        self._inspecting: set[int] = set()
+        """Threads that compute forwards which are no part of the run."""
+
+    @property
+    def _training(self) -> Training:
+        found = self._weak()
+        if found is None:
+            raise RuntimeError("the experiment no longer exists")
+        return found
+
+    @contextmanager
+    def ignored(self) -> Generator[None]:
+        """Context in which what this thread logs is dropped: it inspects."""
+        here = threading.get_ident()
+        self._inspecting.add(here)
+        try:
+            yield
+        finally:
+            self._inspecting.discard(here)
+
+    def _is_of_step(self) -> bool:
+        """Whether this thread computes steps: the runner's, or one of autograd's for it."""
+        if threading.get_ident() == self.thread:
+            return True
+        return threading.current_thread().name.startswith(_FOREIGN)
 
     def add(self, name: str, value: Any) -> None:
         """Log a value at the current step.
@@ -58,9 +87,10 @@ class LoggedValues:
         """
         found = list(_read(name, value, _MOST_DEPTH))
         training = self._training
-        if training.rehearsing:
+        of_step = self._is_of_step()
+        if (training.rehearsing and of_step) or threading.get_ident() in self._inspecting:
             return
-        if training.cursor.is_taken and self.thread == threading.get_ident():
+        if training.cursor.is_taken and of_step:
             self._in_step += found
         else:
             self._pass_on(found)
@@ -204,9 +234,11 @@ def handler(
         function: the user's function.
     """
     called = getattr(function, "__name__", type(function).__name__)
+    weak = weakref.ref(training)
 
     def observer(event: Event) -> None:
-        if not isinstance(event, kind):
+        training = weak()
+        if training is None or not isinstance(event, kind):
             return
         training.in_callback += 1
         try:

@@ -6,6 +6,7 @@ A disk that cannot be written to never stops a training: the folder then says wh
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from workbench.experiment.report.facts import run_facts
-from workbench.experiment.report.run_lock import RunLock
+from workbench.experiment.report.run_lock import InUseError, RunLock
 from workbench.trust import read_regular, write_whole
 
 if TYPE_CHECKING:
@@ -158,7 +159,8 @@ class RunFolder:
         except (OSError, ValueError):
             return  # it never ran
         if facts.get("status") == "paused" and facts["process"].get("pid") == os.getpid():
-            self.write({**facts, "status": "stopped"})
+            with contextlib.suppress(InUseError):  # another experiment has taken it up
+                self.write({**facts, "status": "stopped"})
 
     def remove_if_empty(self) -> None:
         """Remove the folder of an experiment that never ran."""

@@ -30,8 +30,8 @@ from torch import nn
 from workbench.experiment.checkpoint import folder as checkpoints
 from workbench.experiment.checkpoint import training_state
 from workbench.experiment.checkpoint.folder import Checkpoint, Contents
-from workbench.experiment.loop.monitor import BY_DEFAULT
 from workbench.experiment.recipe.arguments import whole
+from workbench.experiment.recipe.losses import OWN
 from workbench.experiment.runtime import at_exit
 from workbench.experiment.state.kept_weights import kept_weights
 from workbench.torch_private.self_check import notes_of
@@ -73,11 +73,10 @@ def contents(training: Training, plan: Plan) -> Contents:
         ],
         "values": {} if found is None else found.changed(),
         "extra": _extra_state(training),
+        "unsaved": _unsaved(training),
         "state_dict": training_state.names_in_state_dict(training.model),
         "mode_text": training.modes,
         "plan": [plan.until_step, plan.until_epoch, plan.from_epoch],
-        "best_accuracy": training.best_accuracy,
-        "monitor": training.monitor.state(),
         "pass": training.cursor.pass_state,
         "schedule": training.schedule.state(),
         "device": training.device.type,
@@ -93,15 +92,16 @@ def contents(training: Training, plan: Plan) -> Contents:
         step=training.step_count,
         epoch=training.cursor.epoch,
         metrics=_now(training),
-        best_by=training.monitor.metric,
+        monitored=training.monitor.looked_at(training.step_count),
+        best=training.monitor.best,
     )
 
 
 def _now(training: Training) -> dict[str, float]:
-    """The value of every scalar that was logged at this step: others are of other weights."""
+    """Values of the run's own scalars at this step: others are of other weights."""
     scalars, step = training.scalars, training.step_count
     scalars.flush()
-    values = {name: scalars.at(name, step) for name in scalars.names()}
+    values = {name: scalars.at(name, step) for name in scalars.names() if name in OWN}
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -160,6 +160,20 @@ def _weights_to_evaluate(training: Training) -> Generator[None]:
             optimizer.train()
 
 
+def _unsaved(training: Training) -> str:
+    """Return a sentence on what a loss that is no module keeps; ``""`` if it keeps nothing."""
+    state = training.loss_state
+    kept = "" if state is None else state.changed()
+    if not kept:
+        return ""
+    sentence = (
+        f"the loss {training.loss.name} keeps something from call to call ({kept}) that is not in "
+        "checkpoints: after a resume it begins anew. A torch.nn.Module with a buffer is saved"
+    )
+    training.note(sentence)
+    return sentence
+
+
 def _extra_state(training: Training) -> dict[str, Any]:
     """What ``get_extra_state`` of the user's own modules returns, by path."""
     models = {"model": training.model, "loss": training.loss.module}
@@ -210,6 +224,8 @@ class _Waiting(NamedTuple):
     notes: list[str]
     here: Any
     """Step and position of the training."""
+    is_best: bool
+    """Whether it is of the best epoch so far."""
 
 
 class CheckpointWriter:
@@ -231,8 +247,9 @@ class CheckpointWriter:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._is_busy = False
-        self._next: _Waiting | None = None
-        """What is written once the write in progress is over: two never write at once."""
+        self._waiting: list[_Waiting] = []
+        """What is written once the write in progress is over, as two never write at once: the
+        newest, and the best before it."""
         self._last = time.monotonic()
         self._last_step = 0
         self._offered: Any = None
@@ -270,15 +287,18 @@ class CheckpointWriter:
 
     def after_epoch(self, training: Training) -> None:
         """Write a checkpoint if the last one is old, or this epoch's validation the best so far."""
-        self.offer(training, now=training.monitor.improved)
+        self.offer(training, now=training.monitor.improved, is_best=training.monitor.improved)
 
-    def offer(self, training: Training, *, final: bool = False, now: bool = False) -> None:
+    def offer(
+        self, training: Training, *, final: bool = False, now: bool = False, is_best: bool = False
+    ) -> None:
         """Write a checkpoint if it is due; the copy is made here, the files on another thread.
 
         Args:
             training: the training.
             final: whether no step follows, so that it is written in any case.
             now: whether it is due.
+            is_best: whether it is of the best epoch so far, so that no later one takes its place.
         """
         passed = time.monotonic() - self._last
         if not (final or now) and (self._is_busy or passed < PERIOD_S):
@@ -298,7 +318,9 @@ class CheckpointWriter:
             return
         self._offered = here
         with self._lock:
-            self._next = _Waiting(found, training.scalars, training.board.notes, here)
+            new = _Waiting(found, training.scalars, training.board.notes, here, is_best)
+            self._waiting = [one for one in self._waiting if one.is_best and not is_best]
+            self._waiting.append(new)
             if self._is_busy:
                 return
             self._is_busy = True
@@ -326,10 +348,10 @@ class CheckpointWriter:
         with self._folder.kept_locked():
             while True:
                 with self._lock:
-                    waiting, self._next = self._next, None
-                    if waiting is None:
+                    if not self._waiting:
                         self._is_busy = False
                         return
+                    waiting = self._waiting.pop(0)
                 self._write(waiting)
 
     def _write(self, waiting: _Waiting) -> None:
@@ -346,6 +368,7 @@ class CheckpointWriter:
             self._remove_old(written)
         except BaseException as error:  # noqa: BLE001 - a full disk must not end the thread in a traceback
             self.problem = f"no checkpoint was written to {self.path}: {error_message(error)}"
+            self._points = None  # the next part of the history has all points
             if self._offered == waiting.here:
                 self._offered = None
 
@@ -395,15 +418,21 @@ class CheckpointWriter:
 
 
 def best_of(found: list[Checkpoint]) -> Checkpoint | None:
-    """Return the earliest checkpoint with the best value of the metric that the run goes by.
+    """Return the earliest checkpoint of the best epoch that has one; None without any.
+
+    Those of the ends of epochs are compared, by the metric that the newest of them goes by.
 
     Args:
         found: checkpoints of a run, the newest first.
     """
-    by = found[0].best_by if found else None
-    for name, mode in BY_DEFAULT if by is None else (by,):
-        sign = 1 if mode == "max" else -1
-        measured = [one for one in found if name in one.metrics]
-        if measured:
-            return max(measured, key=lambda one: (sign * one.metrics[name], -one.serial))
-    return None
+    measured = [one for one in found if one.monitored is not None]
+    if not measured:
+        return None
+    name, mode, _ = measured[0].monitored or ("", "max", 0.0)
+    sign = 1 if mode == "max" else -1
+    of_metric = [
+        (sign * one.monitored[2], -one.serial, one)
+        for one in measured
+        if one.monitored is not None and one.monitored[:2] == (name, mode)
+    ]
+    return max(of_metric, key=lambda entry: entry[:2])[2]

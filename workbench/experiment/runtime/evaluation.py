@@ -142,7 +142,8 @@ def _untouched(training: Training, work: Callable[[Training], Any]) -> Any:
     outside.save()
     training.guard.remember(exactly=True)
     try:
-        with kept_weights(training), training.train_mode.inspecting(training.optimizer):
+        inspecting = training.train_mode.inspecting(training.optimizer)
+        with training.logged.ignored(), kept_weights(training), inspecting:
             return work(training)
     finally:
         training.guard.restore()

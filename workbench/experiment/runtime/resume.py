@@ -66,8 +66,14 @@ def find(source: Path, which: int | str = "last") -> tuple[Checkpoint, list[Chec
     elif which == "best":
         best = best_of(found)
         if best is None:
-            raise ResumeError(f"{folder} has no checkpoint of a step at which it was validated")
+            raise ResumeError(f"{folder} has no checkpoint of the end of a validated epoch")
         wanted = [best]
+        if (known := found[0].best) is not None and known[2] != best.step:
+            name, value, step = known
+            raise ResumeError(
+                f"the best epoch of {folder} ended at step {step:,} ({name} {value:.6g}), which "
+                f"has no checkpoint: ranks write none of their epochs. It has: {_steps(found)}"
+            )
     elif which != "last":
         wanted = [one for one in found if one.step == which]
     damaged: list[Checkpoint] = []
@@ -78,8 +84,11 @@ def find(source: Path, which: int | str = "last") -> tuple[Checkpoint, list[Chec
     if damaged:
         names = ", ".join(one.path.name for one in damaged)
         raise ResumeError(f"{folder}: files of {names} are not as they were written")
-    steps = ", ".join(f"{one.step:,}" for one in reversed(found))
-    raise ResumeError(f"{folder} has no checkpoint of step {which!r}; it has: {steps}")
+    raise ResumeError(f"{folder} has no checkpoint of step {which!r}; it has: {_steps(found)}")
+
+
+def _steps(found: list[Checkpoint]) -> str:
+    return ", ".join(f"{one.step:,}" for one in reversed(found))
 
 
 def _why_none(source: Path) -> str:
@@ -179,8 +188,6 @@ class Loaded:
         training.train_mode.load_state(saved["train_mode"], training.optimizer)
         self._take_values()
         self._note_differences()
-        training.best_accuracy = saved["best_accuracy"]
-        training.monitor.load_state(saved["monitor"])
         training.board.markers = tuple(Marker(**one) for one in saved["markers"])
         training.seeded = training.is_at_rest = True
 
@@ -190,6 +197,8 @@ class Loaded:
         values = saved["values"]
         for sentence in training.watch_values(set(values)).take(values):
             training.note(sentence)
+        if saved["unsaved"]:
+            training.note(saved["unsaved"])
         models = {"model": training.model, "loss": training.loss.module}
         modules = {
             f"{which}.{path}": module
@@ -348,7 +357,11 @@ def remove_after(folder: Path, checkpoint: Checkpoint, damaged: list[Checkpoint]
 
 
 def copy_history(source: Path, target: Path, checkpoint: Checkpoint) -> None:
-    """Copy the history of a run up to a checkpoint into the directory of a run forked from it."""
+    """Copy history, the checkpoint and the best until then into the directory of a forked run."""
+    found = checkpoints.found_in(source / "checkpoints")
+    best = best_of([one for one in found if one.serial <= checkpoint.serial])
+    for one in {each.path: each for each in (checkpoint, best) if each is not None}.values():
+        checkpoints.copy_to(one, target / "checkpoints")
     (target / "history").mkdir(parents=True, exist_ok=True)
     for serial, path in _segments(source).items():
         if serial <= checkpoint.serial:

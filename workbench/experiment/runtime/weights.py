@@ -212,11 +212,16 @@ def _rows(model: nn.Module, checkpoint: Checkpoint) -> Iterator[CarryRow]:
     own = dict(tensors_of(model))
     for name, tensor in own.items():
         lazy = is_lazy(tensor)
-        same = name in there and (lazy or tuple(tensor.shape) == table[f"{_MODEL}{name}"].size)
+        kept = name in names or name in persistent  # as `load_state_dict` leaves others
+        same = (
+            kept
+            and name in there
+            and (lazy or tuple(tensor.shape) == table[f"{_MODEL}{name}"].size)
+        )
         known = name in there
         yield CarryRow(
             name=name,
-            outcome="carried" if same else ("reshaped" if known else "new"),
+            outcome="carried" if same else ("reshaped" if known and kept else "new"),
             old_shape=there.get(name, ""),
             new_shape=there.get(name, "") if lazy else shape_text(tensor),
             kind="parameter" if name in names else "buffer",

@@ -374,6 +374,10 @@ class Rank:
         self._reporter.position(self._commands.count)  # its steps are heard of before its end
         with self._reporter.at_work("ends an epoch"):
             self.training.end_epoch()
+        monitor = self.training.monitor
+        if monitor.patience is not None:  # validation of each rank's own may differ in a last bit
+            ends = _agreed(bool(monitor.why))
+            monitor.why = (monitor.why or "it has not got better") if ends else ""
         self._reporter.position(self._commands.count)
         # by rank 0's clock: all save or none does
         if _agreed(self._time_to_save):

@@ -225,8 +225,8 @@ def _monitor_of_ranks(training: Training) -> dict[str, Any]:
     monitor, schedule = training.monitor, training.schedule
     if monitor.metric is None or monitor.metric[0] in OWN:
         return monitor.state()
-    name, mode = monitor.metric
-    if schedule.goes_by_metric and mode == ("max" if schedule.wants_accuracy else "min"):
+    name, _ = monitor.metric
+    if monitor.steps(schedule):
         raise PackingError(
             f"{schedule.name} goes by {name}, which is logged in this process, and ranks do not "
             "have it: let it go by the loss or the accuracy of validation (monitor=None), or train "

@@ -57,6 +57,9 @@ const COLUMNS: readonly Column[] = [
 ];
 
 const AGE_MS = 30_000;
+/** A run that has written nothing for so long may have died on another machine; its lock knows. */
+const SILENT_S = 600;
+const AFTER_ITS_END = 'exp.resume_from and exp.run(epochs=...) train it on.';
 
 /**
  * The runs on disk: sorted, filtered, with what can be done to one while it is pointed at or focused.
@@ -206,8 +209,9 @@ function whyNotResumed(run: RunSummary, into: RunTarget | null): string {
   if (run.status === 'detached') {
     return `The ranks of ${who} train on without their kernel: wb.attach reconnects to them.`;
   }
-  if (run.status === 'training') return `${who} is training.`;
-  if (run.status === 'paused') return `${who} is paused in its own kernel: resume it there.`;
+  if (run.status === 'finished') return `${who} has reached its end: ${AFTER_ITS_END}`;
+  const silent = Date.now() / 1000 - run.updated_at > SILENT_S;
+  if (run.status === 'training' && !silent) return `${who} is training.`;
   const reason = whyNotTaken(run, into);
   if (reason !== '' || into === null || into.step === 0) return reason;
   const own = oneLine(into.name, 80);

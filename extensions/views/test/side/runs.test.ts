@@ -150,7 +150,11 @@ describe('a run with a checkpoint', () => {
         'net-2 has trained already: run its cell again, then resume net in it.',
       ],
       [{ status: 'training' }, fresh, 'net is training.'],
-      [{ status: 'paused' }, fresh, 'net is paused in its own kernel: resume it there.'],
+      [
+        { status: 'finished' },
+        fresh,
+        'net has reached its end: exp.resume_from and exp.run(epochs=...) train it on.',
+      ],
       [
         { status: 'detached' },
         fresh,
@@ -159,7 +163,7 @@ describe('a run with a checkpoint', () => {
     ];
     for (const [change, target, sentence] of cases) {
       disk.target = target;
-      await disk.update({ runs: [run('net', change)] });
+      await disk.update({ runs: [run('net', { status: 'stopped', ...change })] });
       const button = labelled('Resume net');
       expect(button.title).toBe(sentence);
       expect(button.getAttribute('aria-disabled')).toBe('true');
@@ -173,7 +177,9 @@ describe('a run with a checkpoint', () => {
   it('says what the kernel refuses', async () => {
     disk.target = fresh;
     disk.onResume.mockRejectedValueOnce(new Error('the checkpoint is of another model'));
-    await disk.update({ runs: [run('net')] });
+    // on another machine, whose end nobody has told; its lock says whether it is over
+    const silent = { status: 'training', updated_at: Date.now() / 1000 - 3_600 };
+    await disk.update({ runs: [run('net', silent)] });
     labelled('Resume net').click();
     await settle();
     expect(fault()).toBe('the checkpoint is of another model');

@@ -100,9 +100,7 @@ def test_another_sampler_is_used_as_it_is_and_said_so() -> None:
     sampler = WeightedRandomSampler([1.0] * 10, 20)
     source = data_source(DataLoader(TensorDataset(*pair()), 4, sampler=sampler), **OPTIONS)
     assert isinstance(source, ForeignSource)
-    assert source.note == (
-        "order of samples is the loader's own (WeightedRandomSampler): a resume cannot repeat it"
-    )
+    assert source.note == ("order of samples is the loader's own (WeightedRandomSampler)")
     assert source.steps_per_epoch == 5
     assert sum(len(y) for _, y in source.batches(0, start=2)) == 12
 

@@ -16,6 +16,7 @@ from tests.unit.experiment.experiments import experiment, losses, sgd
 from tests.unit.experiment.plain_loop import batches, data, linear, plain_loop, seeded
 from workbench.experiment.experiment import Experiment
 from workbench.experiment.loop.monitor import direction
+from workbench.experiment.runtime.weights import load_weights
 
 HELD_OUT = data(48, seed=9)
 
@@ -222,4 +223,62 @@ def test_it_can_be_set_while_a_run_is_paused(tmp_path: Path) -> None:
     assert exp.epoch < 32
     with pytest.raises(ValueError, match="patience"):
         exp.patience = -1
+    exp.close()
+
+
+def test_without_validation_a_schedule_goes_by_what_the_end_of_an_epoch_logs(
+    tmp_path: Path,
+) -> None:
+    values = [0.5, 0.4, 0.3, 0.6]
+
+    def follows(optimizer: torch.optim.Optimizer) -> Any:
+        return torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, "max", patience=0)
+
+    exp = experiment(tmp_path, seeded(linear), monitor=("mine", "max"), scheduler=follows)
+    exp.on("epoch", lambda event: exp.log("mine", values[event.epoch - 1]))
+    exp.run(epochs=4, wait=True)
+    scheduler: Any = exp.scheduler
+    assert scheduler.best == 0.6
+    assert exp.learning_rate == pytest.approx(0.1 * 0.1**2)
+    assert not [note for note in exp.notes if "mine" in note]
+    exp.close()
+
+
+def test_the_best_on_disk_is_of_the_end_of_an_epoch(tmp_path: Path) -> None:
+    """However lucky a single batch was whose step has a checkpoint, too."""
+    exp = experiment(tmp_path, seeded(linear), monitor=("mine", "max"), checkpoint_every=1)
+
+    def stepped(event: Any) -> None:
+        exp._runner.wait_for_checkpoint()
+        exp.log("mine", 1.0 if event.step == 2 else -abs(event.step - 8))
+
+    exp.on("step", stepped)
+    run = exp.run(epochs=4, wait=True)
+    exp.close()
+    assert exp.best == ("mine", 0.0, 8, 2)
+    assert load_weights(linear(), run, "best").step == 8
+
+
+def test_a_fork_has_the_best_of_before(tmp_path: Path) -> None:
+    values = [0.9, 0.1, 0.2]
+    exp = experiment(tmp_path, seeded(linear), val=HELD_OUT, monitor=("mine", "max"))
+    exp.on("validated", lambda event: exp.log("mine", values[event.epoch - 1]))
+    first = exp.run(epochs=2, wait=True)
+    exp.close()
+    fork = experiment(tmp_path, seeded(linear), val=HELD_OUT, monitor=("mine", "max"))
+    fork.resume_from(first, fork=True)
+    fork.on("validated", lambda event: fork.log("mine", values[event.epoch - 1]))
+    run = fork.run(epochs=1, wait=True)
+    fork.close()
+    assert fork.best == ("mine", 0.9, 4, 1)
+    assert load_weights(linear(), run, "best").step == 4
+    assert run.path != first.path
+
+
+def test_a_metric_of_validation_takes_validation(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="takes val"):
+        experiment(tmp_path, linear(), monitor="val/loss", patience=2)
+    exp = experiment(tmp_path, linear())
+    with pytest.raises(ValueError, match="nothing to go by"):
+        exp.patience = 2
     exp.close()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from tests.unit.experiment.experiments import experiment, losses, sgd
 from tests.unit.experiment.plain_loop import batches, data, linear, plain_loop, seeded
@@ -106,4 +107,43 @@ def test_what_is_no_part_is_refused(tmp_path: Path, returned: dict[Any, Any], sa
     exp = experiment(tmp_path, seeded(linear), loss=wrong)
     with pytest.raises((DataError, RunError), match=says):
         exp.run(epochs=1, wait=True)
+    exp.close()
+
+
+def test_a_part_is_as_it_was_when_it_was_computed(tmp_path: Path) -> None:
+    """A trained number, which the update of the same step writes."""
+
+    class Tempered(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.temperature = nn.Parameter(torch.ones(()))
+            self.seen: list[float] = []
+
+        def forward(self, logits: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+            self.seen.append(self.temperature.item())
+            loss = F.cross_entropy(logits * self.temperature, labels)
+            return {"loss": loss, "temperature": self.temperature}
+
+    loss = Tempered()
+    exp = experiment(
+        tmp_path, seeded(linear), loss=loss, optimizer=lambda p: torch.optim.SGD(p, lr=0.5)
+    )
+    exp.run(epochs=2, wait=True)
+    assert values(exp, "train/temperature") == loss.seen
+    assert len(set(loss.seen)) > 4
+    exp.close()
+
+
+def test_a_mean_is_over_the_batches_that_had_the_part(tmp_path: Path) -> None:
+    calls = 0
+
+    def at_times(logits: torch.Tensor, labels: torch.Tensor) -> Any:
+        nonlocal calls
+        calls += 1
+        loss = F.cross_entropy(logits, labels)
+        return {"loss": loss, "one": 1.0} if calls % 2 else {"loss": loss}
+
+    exp = experiment(tmp_path, seeded(linear), loss=at_times, val=HELD_OUT)
+    exp.run(epochs=1, wait=True)
+    assert values(exp, "val/one") == [1.0]
     exp.close()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
+import gc
 import io
+import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -284,3 +288,69 @@ def test_a_function_may_predict_and_evaluate_and_changes_no_number(tmp_path: Pat
     assert predicted == [value for _, value in points(exp, "val/accuracy")]
     assert evaluated == [value for _, value in points(exp, "val/loss")]
     assert not [note for note in exp.notes if "raised" in note]
+
+
+def test_a_prediction_logs_nothing(tmp_path: Path) -> None:
+    class Always(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = nn.Linear(FEATURES, CLASSES)
+            self.log: Any = None
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.log is not None:
+                self.log("always", 1.0)
+            return self.body(x)
+
+    model = seeded(Always)
+    exp = experiment(tmp_path, model)
+    model.log = exp.log
+    exp.run(epochs=1, wait=True)
+    exp.predict(data()[0])
+    exp.evaluate(data())
+    exp.run(steps=1, wait=True)
+    assert [step for step, _ in points(exp, "always")] == [1, 2, 3, 4, 5]
+    exp.close()
+
+
+def test_a_hook_of_another_thread_belongs_to_the_step(tmp_path: Path) -> None:
+    """Autograd calls hooks of tensors on a GPU on a thread of its own."""
+    model = seeded(linear)
+    exp = experiment(tmp_path, model)
+    fails = [True]
+
+    def hook(gradient: torch.Tensor) -> None:
+        over = threading.Event()
+
+        def foreign() -> None:
+            exp.log("norm", gradient.norm())
+            over.set()
+
+        _thread.start_new_thread(foreign, ())
+        assert over.wait(60)
+        if exp.step_count == 2 and fails:
+            fails.clear()
+            raise RuntimeError("once")
+
+    model.weight.register_hook(hook)
+    with pytest.raises(RuntimeError, match="once"):
+        exp.run(epochs=1, wait=True)
+    exp.resume_from_failure().wait()
+    assert [step for step, _ in points(exp, "norm")] == [1, 2, 3, 4]
+    exp.close()
+
+
+def test_a_deleted_experiment_is_freed_at_once(tmp_path: Path) -> None:
+    exp = experiment(tmp_path, seeded(linear))
+    exp.on("step", lambda event: event.step)
+    exp.log("x", 1)
+    exp.run(epochs=1, wait=True)
+    exp._runner.wait_for_checkpoint()
+    model = weakref.ref(exp.model)
+    gc.collect()
+    gc.disable()
+    try:
+        del exp
+        assert model() is None, "without the garbage collector"
+    finally:
+        gc.enable()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 
 from tests.saved_training import snapshot
 from tests.unit.experiment.plain_loop import CLASSES, FEATURES, assert_equal, data, seeded
@@ -20,6 +22,7 @@ from workbench.experiment.checkpoint import folder
 from workbench.experiment.report.events import Event
 from workbench.experiment.runtime.checkpoint_writer import PINNED
 from workbench.experiment.runtime.resume import ResumeError
+from workbench.experiment.runtime.weights import load_weights
 
 VAL = data(32, seed=2)
 
@@ -433,3 +436,137 @@ def test_a_run_whose_folder_was_deleted_goes_on_and_says_so(tmp_path: Path) -> N
     exp.run(steps=2, wait=True)
     assert exp.status == "finished"
     exp.close()
+
+
+class Draws(Dataset[Any]):
+    """Draws from a generator of its own, and counts."""
+
+    def __init__(self) -> None:
+        self.rng, self.count = np.random.default_rng(0), 0
+
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        self.count += 1
+        noise = torch.from_numpy(self.rng.normal(size=FEATURES)).float()
+        return noise + 0.01 * self.count, index % CLASSES
+
+
+@pytest.mark.parametrize("order", ["workbench", "loader"])
+def test_data_with_a_generator_of_its_own_goes_on_in_the_middle_of_an_epoch(
+    tmp_path: Path, order: Any
+) -> None:
+    def options() -> dict[str, Any]:
+        return {"train": DataLoader(Draws(), 16, shuffle=True), "order": order, "val": None}
+
+    expected = whole(tmp_path / "whole", **options())
+    stopped_at(tmp_path / "stopped", 6, **options())
+    again = made(tmp_path / "stopped", **options())
+    again.resume_from(tmp_path / "stopped" / "run")
+    again.resume().wait()
+    assert values(again) == values(expected)
+    again.close()
+
+
+def test_a_loss_that_keeps_something_is_told(tmp_path: Path) -> None:
+    class Anneals:
+        def __init__(self) -> None:
+            self.calls = 0
+
+        def __call__(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            return nn.functional.cross_entropy(logits, labels) * self.calls
+
+    path = stopped_at(tmp_path, 6, loss=Anneals(), val=None)
+    again = made(tmp_path, loss=Anneals(), val=None)
+    again.resume_from(path)
+    (note,) = [note for note in again.notes if "Anneals keeps something" in note]
+    assert "calls" in note
+    again.close()
+
+
+class CountsCalls(Net):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += self.training
+        return super().forward(x)
+
+
+def test_attributes_of_a_model_that_was_swapped_in_go_on(tmp_path: Path) -> None:
+    exp = made(tmp_path, CountsCalls)
+    exp.run(steps=2, wait=True)
+    exp.model = seeded(CountsCalls)
+    exp.run(steps=3, wait=True)
+    calls = exp.model.calls
+    assert calls >= 3
+    exp.close()
+    again = made(tmp_path, CountsCalls)
+    again.resume_from(exp.path)
+    assert again.model.calls == calls
+    again.close()
+
+
+class Expanded(Net):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("ones", torch.ones(()).expand(4))
+
+
+def test_a_buffer_of_one_number_in_many_places_is_replaced(tmp_path: Path) -> None:
+    path = stopped_at(tmp_path, 6, model=Expanded)
+    again = made(tmp_path, Expanded)
+    again.resume_from(path)
+    assert torch.equal(again.model.ones, torch.ones(4))
+    again.close()
+
+
+def test_points_of_a_checkpoint_that_was_not_written_are_there_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exp = made(tmp_path)
+    exp.run(steps=5, wait=True)
+    write = folder.write
+
+    def full(*_given: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(folder, "write", full)
+    exp.run(steps=5, wait=True)
+    assert "No space left" in exp.message
+    monkeypatch.setattr(folder, "write", write)
+    exp.run(steps=5, wait=True)
+    exp.close()
+    again = made(tmp_path)
+    again.resume_from(exp.path)
+    assert again.scalars.since("train/loss", 0)[0].tolist() == list(range(1, 16))
+    again.close()
+
+
+def test_the_best_epoch_that_waits_to_be_written_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = [0.1, 0.9, 0.2]
+    exp = made(tmp_path, monitor=("mine", "max"))
+    exp.on("validated", lambda event: exp.log("mine", measured[event.epoch - 1]))
+    begun, go_on, write = threading.Event(), threading.Event(), folder.write
+
+    def slow(*given: Any) -> Any:
+        begun.set()
+        assert go_on.wait(60)
+        return write(*given)
+
+    monkeypatch.setattr(folder, "write", slow)
+    exp.on("step", lambda event: exp.pause() if event.step == 9 else None)
+    exp.run(epochs=3)
+    exp.wait()
+    assert begun.is_set()
+    go_on.set()
+    exp._runner.wait_for_checkpoint()
+    exp.close()
+    assert exp.best is not None
+    assert exp.best.step == 8
+    assert load_weights(Net(), exp.path, "best").step == 8
