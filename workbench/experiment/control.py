@@ -381,12 +381,7 @@ class Control:
             )
         kind = _EVENTS[event]
         observer = handler(self._training, kind, event, function)
-        board = self._training.board
-        return (
-            board.subscribe(observer, every_step=True)
-            if kind is StepDone
-            else (board.subscribe(observer))
-        )
+        return self._training.board.subscribe(observer, every_step=kind is StepDone)
 
     def wait(self, timeout: float | None) -> None:
         """Wait until no step is in progress and what was logged is in the event file."""

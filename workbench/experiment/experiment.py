@@ -45,6 +45,7 @@ from workbench.experiment.runtime.checkpoint_writer import CheckpointWriter, Int
 from workbench.experiment.runtime.evaluation import evaluate, predict
 from workbench.experiment.runtime.runner import Runner
 from workbench.experiment.runtime.step_boundary import at_step_boundary
+from workbench.experiment.runtime.weights import run_directory
 from workbench.experiment.services import provided
 from workbench.experiment.settings import Settings
 from workbench.experiment.state import compile_settings
@@ -403,7 +404,7 @@ class Experiment:
             CheckpointError: a file of the checkpoint is damaged, or not trusted.
             RuntimeError: the experiment has trained already, or is closed.
         """
-        path = run.path if isinstance(run, Run) else Path(run).expanduser().absolute()
+        path = run_directory(run)
         self._control.resume_from(path, step, trust=trust, fork=fork)
         return Run(self)
 
@@ -434,7 +435,7 @@ class Experiment:
             CheckpointError: a file of the checkpoint is damaged.
             RuntimeError: the experiment is training, or is closed.
         """
-        path = run.path if isinstance(run, Run) else Path(run).expanduser().absolute()
+        path = run_directory(run)
         return self._control.load_weights(path, step, strict=strict, averaged=averaged)
 
     def swap_in_newer_model(self) -> None:

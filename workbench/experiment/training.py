@@ -360,7 +360,8 @@ class Training:
         self.logged.thread = threading.get_ident()
         if self.module_values is None:
             self.watch_values()
-            self.loss_state = self.loss.state() if self.loss.module is None else None
+        if self.loss_state is None and self.loss.module is None:
+            self.loss_state = self.loss.state()
         if self.held is None:
             self.watch_data()
         if self.device.type == "cuda":

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from workbench.experiment.data.data import DataError, DataSource
-from workbench.experiment.data.dataset_generators import held_by, held_in_run
+from workbench.experiment.data.dataset_generators import Held, held_by, held_in_run
 from workbench.experiment.state.host_random import HostRandom
 from workbench.experiment.state.rng import RandomState, TorchState
 
@@ -295,9 +295,9 @@ class Cursor:
             return self.source.first(self.epoch, self.samples_seen, size)
 
     @contextmanager
-    def _data_undone(self) -> Generator[None]:
-        """Undo on exit what making samples changes in a dataset."""
-        held = held_by(self.source)
+    def _data_undone(self, held: Held | None = None) -> Generator[None]:
+        """Undo on exit what making samples changes in a dataset: in ``held``, or what it holds."""
+        held = held or held_by(self.source)
         before = held.read()
         try:
             yield
@@ -345,23 +345,16 @@ class Cursor:
             return self._rest()
         self._pass_begun = before
         # what the data keeps is that of the checkpoint, and what is left out here changed it then
-        with self._data_kept(), self._random_of_pass(before["random"]):
+        with (
+            self._data_undone(held_in_run(self.source)),
+            self._random_of_pass(before["random"]),
+        ):
             start = before["from"] - self._resized_at if self.source.repeats else 0
             found = self.source.batches(self.epoch, start, skip=self._skip)
             for _ in range(self.index - self._resized_at - start):
                 next(found, None)
         self._pass_to_repeat = None
         return found
-
-    @contextmanager
-    def _data_kept(self) -> Generator[None]:
-        """Context after which the data keeps what it kept before."""
-        held = held_in_run(self.source)
-        kept = held.read()
-        try:
-            yield
-        finally:
-            held.write(kept)
 
     def _pass_random(self) -> Any:
         """The random states from which a loader draws its own order."""

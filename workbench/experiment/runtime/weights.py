@@ -100,7 +100,7 @@ def load_weights(
     model = given
     for name in at_work_on(model):
         raise RuntimeError(f"{name} trains this model at the moment: pause it first, exp.pause()")
-    return weights_into(model, _path(run), step, strict=strict, averaged=averaged)
+    return weights_into(model, run_directory(run), step, strict=strict, averaged=averaged)
 
 
 def weights_into(
@@ -156,7 +156,7 @@ def export_weights(
     path = Path(file).expanduser().absolute()
     if path.suffix != ".safetensors":
         raise ValueError(f"the file is {path.name!r}; its name must end in .safetensors")
-    checkpoint, _ = find(_path(run), step)
+    checkpoint, _ = find(run_directory(run), step)
     names: dict[str, str] = checkpoint.plain()["state_dict"]
     if averaged:
         _refuse_without_averages(checkpoint)
@@ -175,7 +175,8 @@ def export_weights(
     return path
 
 
-def _path(run: HasPath | str | Path) -> Path:
+def run_directory(run: HasPath | str | Path) -> Path:
+    """Return the absolute path of a run, given as the run itself or by its path."""
     found: Any = getattr(run, "path", run)
     return Path(found).expanduser().absolute()
 
