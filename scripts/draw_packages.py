@@ -67,10 +67,10 @@ def _imported(path: Path) -> Iterator[str]:
     waiting: list[ast.AST] = [ast.parse(path.read_text())]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        if isinstance(node, ast.If) and _is_for_types(node.test):
             waiting += node.orelse
             continue
-        waiting += ast.iter_child_nodes(node)
+        waiting += [one for one in ast.iter_child_nodes(node) if not isinstance(one, ast.expr)]
         modules: list[str] = []
         if isinstance(node, ast.Import):
             modules = [alias.name for alias in node.names]
@@ -80,6 +80,10 @@ def _imported(path: Path) -> Iterator[str]:
             first, *others = module.split(".")
             if first == PACKAGE and others:
                 yield others[0]
+
+
+def _is_for_types(test: ast.expr) -> bool:
+    return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
 
 
 def _diagram(imports: dict[Path, set[str]], root: Path) -> str:

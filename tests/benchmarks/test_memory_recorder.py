@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.distributed._tools.mem_tracker import MemTracker
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -110,6 +109,8 @@ class Loop:
         assert mem.record.peak_bytes
 
     def tracked(self) -> None:
+        from torch.distributed._tools.mem_tracker import MemTracker
+
         tracker = MemTracker()
         tracker.track_external(self.model, self.optimizer, self.x, self.y)
         with tracker:

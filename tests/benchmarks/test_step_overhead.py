@@ -127,7 +127,8 @@ def test_only_the_guard_of_the_weights_reads_a_tensor_while_training(
 
     The guard looks at the loss and at one flag for all gradients before every update. On the CPU
     both are plain loads; for its cost on an accelerator see `workbench.experiment.loop.step_guard`.
-    At the end of the run the log is flushed once more, which is one read.
+    At the end of the run the log is flushed once more, which is one read, and its checkpoint has the
+    two counts of the epoch's accuracy.
     """
     steps, model = 40, loops.mlp()
     experiment = Experiment(
@@ -146,5 +147,6 @@ def test_only_the_guard_of_the_weights_reads_a_tensor_while_training(
     detach()
     counts = watch.reads.counts
     assert counts.pop("experiment/loop/scalars.py", 0) <= 1
+    assert counts.pop("experiment/loop/epoch_accuracy.py", 0) <= 2
     assert counts == {"experiment/loop/step_guard.py": 2 * (steps - 1)}
     assert len(experiment.scalars.last("train/loss", steps)) == steps

@@ -123,19 +123,20 @@ class ReferenceAllocator:
     def reserved(self) -> int:
         return sum(end - start for one in self.segments for start, end in one.with_memory())
 
-    def gaps(self, private: int, *, is_small: bool) -> list[Gap]:
-        """Free memory of a pool, in the order in which the allocator keeps it."""
+    def gaps(self, private: int, *, is_small: bool, stream: int | None = None) -> list[Gap]:
+        """Free memory of a pool, or of one stream's, in the order in which it is kept."""
         found = [
             gap
             for segment in self.segments
             if (segment.private, segment.is_small) == (private, is_small)
+            and stream in (None, segment.stream)
             for gap in segment.gaps()
         ]
         return sorted(found, key=Gap.key)
 
     def fit(self, size: int, stream: int, private: int, is_small: bool) -> Gap | None:
-        gaps = self.gaps(private, is_small=is_small)
-        fitting = [g for g in gaps if g.segment.stream == stream and g.size >= size]
+        gaps = self.gaps(private, is_small=is_small, stream=stream)
+        fitting = [gap for gap in gaps if gap.size >= size]
         if not fitting:
             return None
         best = fitting[0]
@@ -262,7 +263,7 @@ class ReferenceAllocator:
         if limit is None or self.settings.expandable_segments:
             return False
         wanted = max(size, limit)
-        mine = [g for g in self.gaps(private, is_small=is_small) if g.segment.stream == stream]
+        mine = self.gaps(private, is_small=is_small, stream=stream)
         enough = [gap for gap in mine if gap.size >= wanted]
         if enough:
             self.release(enough[0])

@@ -7,8 +7,11 @@ get wrong, no list to keep in order, no pointer.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
+from operator import attrgetter
 
 MIB = 1024 * 1024
+_ADDRESS = attrgetter("address")
 
 
 @dataclass
@@ -40,7 +43,7 @@ class Segment:
     def unused(self) -> list[tuple[int, int]]:
         """(address, end) of what no block covers, with or without memory behind it."""
         found, at = [], self.address
-        for used in sorted(self.used, key=lambda one: one.address):
+        for used in sorted(self.used, key=_ADDRESS):
             if used.address > at:
                 found.append((at, used.address))
             at = used.address + used.size
@@ -63,12 +66,17 @@ class Segment:
 
     def gaps(self) -> list[Gap]:
         """What is free: no block covers it, and memory is behind it."""
-        found, stretches = [], self.with_memory()
+        if not self.page:
+            return [Gap(self, start, end - start) for start, end in self.unused()]
+        found, stretches, first = [], self.with_memory(), 0
         for start, end in self.unused():
-            for begin, stop in stretches:
+            while first < len(stretches) and stretches[first][1] <= start:
+                first += 1  # it ends before this one, and before all that follow
+            for begin, stop in islice(stretches, first, None):
+                if begin >= end:
+                    break
                 left, right = max(start, begin), min(end, stop)
-                if left < right:
-                    found.append(Gap(self, left, right - left))
+                found.append(Gap(self, left, right - left))
         return found
 
     # Of expandable ones
@@ -87,7 +95,7 @@ class Segment:
         return next((start + gap.size for gap in self.gaps() if gap.address == start), start)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Gap:
     """Free memory between two blocks."""
 

@@ -159,8 +159,14 @@ def _beyond(t: float, freedom: int) -> float:
 
 def _middle(rounds: NDArray[np.float64]) -> float:
     """Return the median of the means of all pairs of values."""
-    at, other = np.triu_indices(len(rounds))
+    at, other = _pairs_of(len(rounds))
     return float(np.median((rounds[at] + rounds[other]) / 2))
+
+
+@lru_cache(maxsize=64)
+def _pairs_of(count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the indices of all pairs of ``count`` values, each value with itself as well."""
+    return np.triu_indices(count)
 
 
 def round_noise(own: Sequence[NDArray[np.float64]]) -> float:

@@ -122,7 +122,8 @@ def _schema(cls: type[Record]) -> str:
 def _fields() -> str:
     """What is checked when a record is read from a file, of all records: only that needs it."""
     packed = sorted(_packed(record_classes()), key=lambda cls: len(cls.__mro__))
-    parts = [shape(cls) for cls in record_classes() if cls in shaped(packed)]
+    inside = shaped(packed)
+    parts = [shape(cls) for cls in record_classes() if cls in inside]
     parts += [fields(cls) for cls in packed]
     listed = "\n".join(f"  [{quoted(cls.schema)}, {constant_name(cls)}]," for cls in packed)
     names = " | ".join(cls.__name__ for cls in packed)

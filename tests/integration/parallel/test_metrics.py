@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from tests.unit.experiment.plain_loop import data, linear, seeded
 from workbench.experiment import Experiment, RunError
 
+pytestmark = pytest.mark.usefixtures("forked_ranks")
+
 HELD_OUT = data(40, seed=9)
 
 

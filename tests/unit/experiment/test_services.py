@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,15 +14,15 @@ from torch import nn
 from workbench.experiment import Experiment
 from workbench.experiment.services import Services, only, provided
 
-ROOT = Path(__file__).resolve().parents[3]
-
 
 def experiment(folder: Path) -> Experiment:
     data = torch.randn(8, 4), torch.arange(8) % 2
     return Experiment(nn.Linear(4, 2), data, batch_size=4, runs=folder)
 
 
-def test_an_experiment_that_is_made_without_wb_has_everything(tmp_path: Path) -> None:
+def test_an_experiment_that_is_made_without_wb_has_everything(
+    ran: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
     script = f"""
 import torch
 from torch import nn
@@ -40,7 +40,7 @@ exp.card = "1 GiB"  # a tool of memory's simulates it
 exp.close()
 assert list(exp.path.glob("events.out.tfevents*")), "TensorBoard has its curves"
 """
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    done = ran(script)
     assert done.returncode == 0, done.stderr
 
 

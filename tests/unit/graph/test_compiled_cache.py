@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -21,14 +23,25 @@ def _fresh():
     torch._dynamo.reset()
 
 
-@pytest.fixture
-def cold_cache():
-    """An empty cache of compiled code, and no threads of Inductor's that would stay."""
-    from torch._inductor import config
-    from torch._inductor.utils import fresh_cache
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory):
+    """A folder for what Inductor makes, of which tests may share what a C++ compiler made."""
+    return tmp_path_factory.mktemp("inductor")
 
-    with fresh_cache(), config.patch(compile_threads=1):
+
+@pytest.fixture
+def cold_cache(kernels, monkeypatch):
+    """An empty cache of graphs and their code, and no threads of Inductor's that would stay."""
+    from torch._inductor import config
+    from torch._inductor.utils import clear_caches
+
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(kernels))
+    for graphs in ("aotautograd", "fxgraph"):
+        shutil.rmtree(kernels / graphs, ignore_errors=True)
+    clear_caches()
+    with config.patch(compile_threads=1):
         yield
+    clear_caches()
 
 
 def two_layers() -> nn.Module:

@@ -6,6 +6,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -115,7 +116,7 @@ def test_a_folder_that_cannot_be_made_costs_points_only_once_the_queue_is_full(
     assert steps(read(blocked / "run"), "train/loss") == [*range(1, 21), *range(41, 46)]
 
 
-FULL_DISK = """
+SCRIPT = """
     import resource, sys, time
     from pathlib import Path
     import numpy as np
@@ -139,30 +140,48 @@ FULL_DISK = """
     writer.write([series(5000, 100)])
     assert writer.close(120)
     print(writer.dropped)
+
+    n = np.arange(5000)
+    EventWriter(Path(sys.argv[2])).write([("train/loss", n, n / 2, 1.7e9 + n)])
 """
+
+
+@dataclass(frozen=True)
+class Script:
+    """What `SCRIPT` said, and where it wrote."""
+
+    full: Path
+    """Written to while the kernel refused to let a file grow."""
+    at_once: Path
+    """Written to last."""
+    said: str
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
+    full, at_once = (tmp_path_factory.mktemp(name) for name in ("full", "at-once"))
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(SCRIPT), str(full), str(at_once)],
+        capture_output=True,
+        text=True,
+        timeout=480,
+        cwd=Path(__file__).parents[3],
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return Script(full, at_once, done.stdout)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="file size limits are a POSIX notion")
 def test_a_full_disk_cuts_no_record_short_and_writing_goes_on_when_there_is_room(
-    tmp_path: Path, read: Read
+    script: Script, read: Read
 ) -> None:
     """The kernel refuses to let the file grow, in the middle of a record, as a full disk does."""
-    script = textwrap.dedent(FULL_DISK)
-    root = Path(__file__).parents[3]
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=480,
-        cwd=root,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    first, last = done.stdout.strip().splitlines()
+    first, last = script.said.strip().splitlines()
     dropped, error = first.split(" ", 1)
     assert "too large" in error
     assert int(dropped) == int(last) > 0
-    found = steps(read(tmp_path), "train/loss")
+    found = steps(read(script.full), "train/loss")
     assert len(found) == 1100 - int(dropped)
     assert found[-100:] == list(range(5000, 5100))
     assert found == sorted(set(found))
@@ -246,16 +265,9 @@ def test_the_thread_ends_with_the_run_and_comes_back_with_the_next_point(
     assert threads() == []
 
 
-def test_a_script_that_ends_at_once_loses_nothing(tmp_path: Path, read: Read) -> None:
-    script = (
-        "import sys; from pathlib import Path; import numpy as np\n"
-        "from workbench.metrics.writer import EventWriter\n"
-        "n = np.arange(5000)\n"
-        "EventWriter(Path(sys.argv[1])).write([('train/loss', n, n / 2, 1.7e9 + n)])\n"
-    )
-    root = Path(__file__).parents[3]
-    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, cwd=root, timeout=120)
-    assert len(steps(read(tmp_path), "train/loss")) == 5000
+@pytest.mark.skipif(sys.platform == "win32", reason="file size limits are a POSIX notion")
+def test_a_script_that_ends_at_once_loses_nothing(script: Script, read: Read) -> None:
+    assert len(steps(read(script.at_once), "train/loss")) == 5000
 
 
 def test_how_long_a_disk_refused_while_the_run_went_on_does_not_count_when_it_is_over(

@@ -152,7 +152,6 @@ def test_ctrl_c_in_the_terminal_is_the_servers_to_handle(process) -> None:
 
 READ = """
 import sys
-from workbench.metrics.writer import EventWriter
 from workbench.server.tensorboard_process import _skip_what_is_no_run
 _skip_what_is_no_run()
 from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import threading
-from functools import cache
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -24,34 +23,33 @@ NAMES = [
 ]
 
 
-@cache
-def said() -> dict[str, dict[str, list[str]]]:
+Said = dict[str, dict[str, list[str]]]
+
+
+@pytest.fixture(scope="module")
+def said(ran: Callable[..., subprocess.CompletedProcess[str]]) -> Said:
     """What the checks say without each of the names, from a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.unit.torch_private.taken_away"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found: dict[str, dict[str, list[str]]] = json.loads(done.stdout)
+    done = ran("from tests.unit.torch_private.taken_away import main; main()")
+    assert done.returncode == 0, done.stderr
+    found: Said = json.loads(done.stdout)
     return found
 
 
 @pytest.mark.parametrize(("file", "name"), NAMES)
-def test_a_name_that_is_taken_away_is_missed(file: str, name: str) -> None:
-    assert [sentence for sentence in said()[file][name] if name in sentence]
+def test_a_name_that_is_taken_away_is_missed(said: Said, file: str, name: str) -> None:
+    assert [sentence for sentence in said[file][name] if name in sentence]
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_of_this_torch_nothing_is_missed_before_and_after(file: str) -> None:
-    assert said()[file][""] == said()[file][" "] == []
+def test_of_this_torch_nothing_is_missed_before_and_after(said: Said, file: str) -> None:
+    assert said[file][""] == said[file][" "] == []
 
 
 def test_every_file_that_wraps_private_names_is_checked_for_a_feature() -> None:
     from pathlib import Path
 
     here = Path(self_check.__file__).parent
-    helpers = {"__init__", "lookup", "self_check"}
+    helpers = {"__init__", "lookup", "self_check", "tensor_table"}
     assert {path.stem for path in here.glob("*.py")} - helpers == set(FILES)
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib
 import json
 import math
 import os
@@ -34,21 +35,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 import cloudpickle
 import torch
 
 from workbench.experiment.checkpoint.plain_values import DamagedError, Reader, Writer
-from workbench.torch_private.tensor_files import (
-    Table,
-    TableError,
-    extent,
-    from_values,
-    read_tensors,
-    to_values,
-    write_tensors,
-)
+from workbench.torch_private.tensor_table import Table, TableError, extent, from_values, to_values
 from workbench.trust import Seal, SealError, error_message, open_regular, read_regular
 from workbench.trust.opening import as_shown
 
@@ -161,7 +155,7 @@ class Checkpoint:
         for name in sorted({one.file for key in into for one in self.table[key].chunks}):
             self._check_sum(name)
         try:
-            read_tensors(self.path, self.table, into)
+            _tensor_files().read_tensors(self.path, self.table, into)
         except (MemoryError, torch.OutOfMemoryError):
             raise
         except Exception as error:
@@ -288,12 +282,20 @@ def write(folder: Path, contents: Contents, serial: int) -> Checkpoint:
     except OSError as error:
         raise _not_written(folder, error) from error
     try:
-        table = write_tensors(draft, contents.tensors)
+        table = _tensor_files().write_tensors(draft, contents.tensors)
         return _finished(draft, folder, contents, table, serial)
     except (OSError, RuntimeError) as error:  # the second: torch's own for a disk that is full
         raise _not_written(folder, error) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _tensor_files() -> ModuleType:
+    """Return the module that is imported when a checkpoint is first written or read.
+
+    Importing it takes half as long as importing torch.
+    """
+    return importlib.import_module("workbench.torch_private.tensor_files")
 
 
 def _finished(

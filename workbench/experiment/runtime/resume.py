@@ -24,7 +24,7 @@ from workbench.experiment.loop.stop_condition import Plan
 from workbench.experiment.runtime.checkpoint_writer import best_of, settings_of, sources_of
 from workbench.records import Marker
 from workbench.torch_private.self_check import notes_of
-from workbench.torch_private.tensor_files import Table
+from workbench.torch_private.tensor_table import Table
 from workbench.trust import error_message, read_regular, write_whole
 
 if TYPE_CHECKING:

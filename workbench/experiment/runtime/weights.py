@@ -23,7 +23,7 @@ from workbench.experiment.recipe.hot_swap import shape_text
 from workbench.experiment.runtime.checkpoint_writer import EVALUATED
 from workbench.experiment.runtime.resume import ResumeError, find
 from workbench.records import CarryRow
-from workbench.torch_private.tensor_files import Entry
+from workbench.torch_private.tensor_table import Entry
 from workbench.trust import whole_file
 
 Which = int | Literal["last", "best"]

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.fork_server import ForkServer
 from tests.integration.scripts import environment
 from workbench.experiment.report.run_lock import InUseError, RunLock
 
@@ -36,17 +35,16 @@ def test_one_that_is_forgotten_is_released(tmp_path: Path) -> None:
     RunLock(tmp_path).release()
 
 
-def test_it_ends_with_its_process_although_a_child_of_it_lives_on(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment(),
-        start_new_session=True,
-    )
+def test_it_ends_with_its_process_although_a_child_of_it_lives_on(
+    fork_server: ForkServer, tmp_path: Path
+) -> None:
+    script, said, err = tmp_path / "holder.py", tmp_path / "said", tmp_path / "err"
+    script.write_text(HOLDER)
+    os.mkfifo(said)
+    process = fork_server.script(script, str(tmp_path), env=environment(), stdout=said, stderr=err)
     try:
-        assert process.stdout is not None
-        pid = process.stdout.readline().strip()
+        with said.open() as lines:
+            pid = lines.readline().strip()
         with pytest.raises(InUseError, match=f"process {pid} on .* since 20"):
             RunLock(tmp_path)
         process.kill()
@@ -54,7 +52,7 @@ def test_it_ends_with_its_process_although_a_child_of_it_lives_on(tmp_path: Path
         RunLock(tmp_path).release()
     finally:
         os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        process.wait()
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"pid": "x"}', "[1", '{"pid":1,"host":2,"since":1e9}'])

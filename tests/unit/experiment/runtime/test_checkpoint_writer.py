@@ -29,6 +29,7 @@ from workbench.experiment.checkpoint import folder
 from workbench.experiment.loop.stop_condition import Plan
 from workbench.experiment.runtime import checkpoint_writer
 from workbench.experiment.runtime.checkpoint_writer import contents
+from workbench.torch_private import tensor_files
 
 _VAL = data(64, seed=2)
 
@@ -279,7 +280,7 @@ def test_a_write_that_failed_is_tried_again_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint_writer, "PERIOD_S", 0.0)
-    write, failed = folder.write_tensors, threading.Event()
+    write, failed = tensor_files.write_tensors, threading.Event()
 
     def full_once(*given: Any) -> Any:
         if not failed.is_set():
@@ -287,7 +288,7 @@ def test_a_write_that_failed_is_tried_again_at_the_end(
             raise OSError(28, "No space left on device")
         return write(*given)
 
-    monkeypatch.setattr(folder, "write_tensors", full_once)
+    monkeypatch.setattr(tensor_files, "write_tensors", full_once)
     exp = experiment(tmp_path, seeded(linear))
     exp.run(epochs=1, wait=True)
     assert failed.is_set()

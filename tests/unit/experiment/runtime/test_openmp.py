@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,10 +25,9 @@ assert torch.equal(a @ a, a @ a)
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts threads in Linux's /proc")
-def test_a_team_is_given_back_and_made_anew_when_needed() -> None:
-    env = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
-    done = subprocess.run(
-        [sys.executable, "-c", LEAVES_A_TEAM], env=env, capture_output=True, text=True, check=False
-    )
+def test_a_team_is_given_back_and_made_anew_when_needed(
+    ran: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    done = ran(LEAVES_A_TEAM)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["True", "True", "3"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,6 @@ import torch
 from workbench.experiment.state import process_settings
 from workbench.experiment.state.process_settings import ProcessSettings, threads_of_a_rank
 
-ROOT = Path(__file__).parents[4]
 SENDER = """import gc, logging, multiprocessing, os, pickle, sys, warnings
 import numpy, torch, torch._dynamo, torch._inductor.config
 from workbench.experiment.state import compile_settings
@@ -106,24 +105,16 @@ LEFT_ALONE = [
 """Others of their kind are set, or this machine has one value alone."""
 
 
-def _ran(program: str, path: Path) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-    )
-    assert not done.returncode, done.stderr
-    return done.stdout
-
-
-def test_everything_that_is_set_is_set_in_another_process(tmp_path: Path) -> None:
-    unchanged = _ran(SENDER, tmp_path / "settings")
-    assert set(eval(unchanged)) <= {*NOT_ON_A_CPU, *LEFT_ALONE}
-    output = _ran(RECEIVER, tmp_path / "settings")
-    assert output.splitlines() == ["[]", "3 True", "40 10", "an error"]
+def test_everything_that_is_set_is_set_in_another_process(
+    ran: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    path = str(tmp_path / "settings")
+    sent = ran(SENDER, path)
+    assert not sent.returncode, sent.stderr
+    assert set(eval(sent.stdout)) <= {*NOT_ON_A_CPU, *LEFT_ALONE}
+    received = ran(RECEIVER, path)
+    assert not received.returncode, received.stderr
+    assert received.stdout.splitlines() == ["[]", "3 True", "40 10", "an error"]
 
 
 def test_taking_them_is_no_change_and_costs_little() -> None:

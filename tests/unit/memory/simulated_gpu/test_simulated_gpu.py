@@ -19,6 +19,7 @@ from workbench.allocator.replay.restored_state import restore
 from workbench.allocator.replay.start_state import StartState
 from workbench.allocator.simulator.simulator import CachingAllocator
 from workbench.experiment import Experiment
+from workbench.experiment.failure.out_of_memory import Remedied
 from workbench.experiment.loop.probe import StepProbe
 from workbench.experiment.services import Services, only
 from workbench.graph import GraphProbe
@@ -28,6 +29,7 @@ from workbench.memory.reading.recorded_program import recorded_settings
 from workbench.memory.reading.text import format_bytes
 from workbench.memory.simulated_gpu.gpu_recorder import GpuLedger, GpuRecorder
 from workbench.memory.simulated_gpu.held_segments import held_by
+from workbench.memory.simulated_gpu.out_of_memory import OutOfMemoryTool
 from workbench.memory.simulated_gpu.simulated_gpu import SimulatedGpu
 from workbench.records import MemoryRecord
 
@@ -137,7 +139,7 @@ def test_what_an_allocator_holds_can_be_put_back(sizes: list[tuple[int, int]], w
 
 
 def test_a_run_that_fits_computes_what_it_would_have_computed(tmp_path: Path) -> None:
-    plain, played = experiment(tmp_path), experiment(tmp_path)
+    plain, played = (experiment(tmp_path, batch_size=256) for _ in range(2))
     played.card = "1 GiB"
     for exp in (plain, played):
         exp.run(steps=6, wait=True)
@@ -161,7 +163,7 @@ def test_a_run_that_fits_computes_what_it_would_have_computed(tmp_path: Path) ->
 
 
 def test_the_gpu_can_be_set_and_ended_while_it_trains(tmp_path: Path) -> None:
-    exp = experiment(tmp_path)
+    exp = experiment(tmp_path, batch_size=256)
     exp.run(steps=400)
     reach(exp, 2)
     exp.card = "T4, expandable_segments:True"
@@ -189,6 +191,34 @@ def record_of_failure(exp: Experiment) -> MemoryRecord:
     return record
 
 
+def assert_is_what_the_gpu_did(exp: Experiment, error: BaseException, usable: int) -> None:
+    """The record of a failed step, and what its error says."""
+    assert exp.status == "exception"
+    record = record_of_failure(exp)
+    assert record.is_predicted
+    assert record.card_bytes == usable * MIB
+    assert len(record.oom_event) == 1
+    assert int(record.oom_event[0]) == len(record.event_kind) - 1
+    asked = format_bytes(int(record.oom_bytes[0]))
+    assert f"{asked} requested" in record.title
+    assert f"Tried to allocate {asked}." in str(error)
+    reserved, live = record.reserved(), record.series().sum(axis=0)
+    allocated = format_bytes(int(live[-1]))
+    assert f"{allocated} are allocated" in str(error), "as the GPU said when it refused"
+    assert reserved.max() <= usable * MIB
+    assert np.array_equal(fragmentation(record, recorded_settings(record)).sum(axis=0), reserved)
+    in_the_way = record.obstacle_block
+    assert len(in_the_way) == 0 or record.block_end[in_the_way].max() < 0
+
+
+@pytest.fixture
+def _tries_no_remedies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        OutOfMemoryTool, "with_remedies", lambda _tool, _training, record, _: Remedied(record, ())
+    )
+
+
+@pytest.mark.usefixtures("_tries_no_remedies")
 @pytest.mark.parametrize("words", ["", ", expandable_segments:True", ", max_split_size_mb:20"])
 @pytest.mark.parametrize(("batch", "usable"), [(1024, 4), (1024, 15), (2048, 12)])
 def test_the_record_of_a_failed_step_is_what_the_gpu_did(
@@ -198,22 +228,7 @@ def test_the_record_of_a_failed_step_is_what_the_gpu_did(
     exp.card = f"{512 + usable} MiB{words}"
     with pytest.raises(torch.OutOfMemoryError) as raised:
         exp.run(steps=4, wait=True)
-    assert exp.status == "exception"
-    record = record_of_failure(exp)
-    assert record.is_predicted
-    assert record.card_bytes == usable * MIB
-    assert len(record.oom_event) == 1
-    assert int(record.oom_event[0]) == len(record.event_kind) - 1
-    asked = format_bytes(int(record.oom_bytes[0]))
-    assert f"{asked} requested" in record.title
-    assert f"Tried to allocate {asked}." in str(raised.value)
-    reserved, live = record.reserved(), record.series().sum(axis=0)
-    allocated = format_bytes(int(live[-1]))
-    assert f"{allocated} are allocated" in str(raised.value), "as the GPU said when it refused"
-    assert reserved.max() <= usable * MIB
-    assert np.array_equal(fragmentation(record, recorded_settings(record)).sum(axis=0), reserved)
-    in_the_way = record.obstacle_block
-    assert len(in_the_way) == 0 or record.block_end[in_the_way].max() < 0
+    assert_is_what_the_gpu_did(exp, raised.value, usable)
     exp.close()
 
 
@@ -243,13 +258,15 @@ class AllocatesAtItsEnd(StepProbe):
 
 
 def test_what_other_probes_allocate_after_a_refusal_does_not_hide_it(tmp_path: Path) -> None:
-    exp = experiment(tmp_path, batch_size=1024)
-    exp.card = f"{512 + 15} MiB"
+    exp = experiment(tmp_path, batch_size=512)
+    exp.card = f"{512 + 9} MiB"
     exp.capture(AllocatesAtItsEnd())
     exp.capture(MemoryProbe())
-    with pytest.raises(torch.OutOfMemoryError):
+    with pytest.raises(torch.OutOfMemoryError) as raised:
         exp.run(steps=4, wait=True)
     assert len(record_of_failure(exp).oom_event) == 1
+    assert record_of_failure(exp).remedies
+    assert_is_what_the_gpu_did(exp, raised.value, 9)
     exp.close()
 
 
@@ -277,15 +294,15 @@ def test_what_cannot_be_named_does_not_end_a_step_on_a_gpu(tmp_path: Path) -> No
 
 def test_a_failed_step_is_let_go_of_while_its_error_is_held(tmp_path: Path) -> None:
     """Also what a capture of the graph keeps from the traceback, and module calls with hooks."""
-    exp = experiment(tmp_path, batch_size=1024)
-    exp.card = f"{512 + 15} MiB"
+    exp = experiment(tmp_path, batch_size=512)
+    exp.card = f"{512 + 9} MiB"
     exp.capture(GraphProbe())
     with pytest.raises(torch.OutOfMemoryError) as raised:
         exp.run(steps=4, wait=True)
     gc.collect()
     assert raised.value.__traceback__ is not None
     tensors = [one for one in gc.get_objects() if type(one) is torch.Tensor]
-    step = [one for one in tensors if one.grad_fn is not None and one.shape[:1] == (1024,)]
+    step = [one for one in tensors if one.grad_fn is not None and one.shape[:1] == (512,)]
     assert step == []
     state = sum(p.nbytes for p in exp.model.parameters())
     assert player(exp).ledger.allocated < 5 * state
@@ -311,6 +328,7 @@ def test_without_a_tool_no_gpu_is_simulated(tmp_path: Path) -> None:
     exp.close()
 
 
+@pytest.mark.usefixtures("_tries_no_remedies")
 def test_a_gpu_too_small_for_what_a_training_holds_by_now_is_out_of_memory(tmp_path: Path) -> None:
     """Parameters fit, and were checked; gradients and the optimizer's state came since."""
     exp = experiment(tmp_path)

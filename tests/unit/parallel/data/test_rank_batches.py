@@ -228,10 +228,10 @@ def test_validation_draws_as_one_process(kind: type[Drawn]) -> None:
 
 def test_workers_of_ranks_draw_apart() -> None:
     """Seeded by their number alone, and with a copy each of what the data set holds."""
-    rows = [rank_rows(rank) for rank in (0, 1)]
+    rows = [rank_rows(rank, "fork") for rank in (0, 1)]
     drawn = torch.cat(rows).flatten().tolist()
     assert len(set(drawn)) == len(drawn)
-    assert torch.equal(rank_rows(1), rows[1])
+    assert torch.equal(rank_rows(1, "spawn"), rows[1])
 
 
 class OfWorkers(Dataset[Any]):
@@ -252,9 +252,9 @@ def seeded(worker: int) -> None:
     torch.manual_seed(200 + worker)
 
 
-def rank_rows(rank: int) -> torch.Tensor:
+def rank_rows(rank: int, context: str) -> torch.Tensor:
     loader = DataLoader(
-        OfWorkers(), 4, num_workers=1, worker_init_fn=seeded, multiprocessing_context="spawn"
+        OfWorkers(), 4, num_workers=1, worker_init_fn=seeded, multiprocessing_context=context
     )
     source = RankSource(data_source(loader, batch_size=4, seed=0, shuffle=False), rank, 2)
     return torch.cat([part.batch[0] for part in source.batches(0)])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import linecache
 import subprocess
-import sys
 import threading
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +184,9 @@ def test_what_cannot_be_pickled_is_named(put: Any, where: str, tmp_path: Path) -
     assert not (tmp_path / "payload").exists()
 
 
-def test_a_module_that_only_this_process_has_is_named(tmp_path: Path) -> None:
+def test_a_module_that_only_this_process_has_is_named(
+    ran: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
     (tmp_path / "only_here.py").write_text("from torch import nn\nclass Here(nn.Linear): pass\n")
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
@@ -196,7 +198,7 @@ def test_a_module_that_only_this_process_has_is_named(tmp_path: Path) -> None:
         "sys.path.pop(0)\n"
         "pack(exp._training, Path(sys.argv[1]) / 'payload')\n"
     )
-    root = Path(__file__).resolve().parents[4]
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=root, check=True)
+    done = ran(code, str(tmp_path))
+    assert done.returncode == 0, done.stderr
     with pytest.raises(PackingError, match="the module 'only_here' cannot be imported by a worker"):
         unpack(tmp_path / "payload")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import os
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -15,8 +14,8 @@ from torch.nn.attention import SDPBackend
 
 from workbench.parallel.transfer.job_pickle import dump, read
 
-ROOT = Path(__file__).parents[4]
-SENDER = """import sys
+SENDER = """import sys, warnings
+warnings.simplefilter("ignore")
 from pathlib import Path
 import functools, torch, torch._dynamo, torch._inductor.config
 from torch import nn
@@ -65,7 +64,8 @@ class Cell(nn.Module):
 
 dump(Path(sys.argv[1]), {"model": Cell(), "parts": [torch.backends, torch.ops.cell]}, {})
 """
-RECEIVER = """import sys
+RECEIVER = """import sys, warnings
+warnings.simplefilter("ignore")
 from pathlib import Path
 import torch
 from workbench.parallel.transfer.job_pickle import read
@@ -78,16 +78,11 @@ print(y.tolist(), x.grad.tolist())
 """
 
 
-def test_a_cell_that_names_them_computes_the_same_elsewhere(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+def test_a_cell_that_names_them_computes_the_same_elsewhere(
+    ran: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
     for program in (SENDER, RECEIVER):
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", program, str(tmp_path / "payload")],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=environment,
-        )
+        done = ran(program, str(tmp_path / "payload"))
         assert not done.returncode, done.stderr
     # ((1 + 4) * 1) * 2 + (0, 1) + 5 + 1 + 3
     assert done.stdout == "[19.0, 20.0] [2.0, 2.0]\n"
