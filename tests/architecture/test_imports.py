@@ -141,6 +141,8 @@ def loaded_after(statement: str) -> set[str]:
         ("import workbench.server.extension", {"torch", "tensorboard"}),
         ("import workbench; workbench._jupyter_server_extension_points()", {"torch"}),
         ("import workbench.memory", {"torch", "matplotlib", "anywidget"}),
+        # with torch's sharded tensors comes sympy, which together take half as long as torch
+        ("import workbench; workbench.Experiment", {"sympy", "tensorboard", "matplotlib"}),
         (
             "from workbench.memory import reading, simulation; "
             "from workbench.memory.files import file_process, from_snapshot, replayed_snapshot; "

@@ -127,7 +127,7 @@ def test_only_the_guard_of_the_weights_reads_a_tensor_while_training(
 
     The guard looks at the loss and at one flag for all gradients before every update. On the CPU
     both are plain loads; for its cost on an accelerator see `workbench.experiment.loop.step_guard`.
-    At the end of the run the log is flushed once more, which is one read, and its checkpoint has the
+    At the end of the run the log is flushed once more, which is one read, and a checkpoint has the
     two counts of the epoch's accuracy.
     """
     steps, model = 40, loops.mlp()
