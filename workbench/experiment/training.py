@@ -449,6 +449,19 @@ class Training:
         self._count(result, started)
         return True
 
+    def only_ends_epoch(self) -> bool:
+        """Whether the next `advance` has no batch left and ends the epoch.
+
+        Ranks would have no batch to inspect before they lay out the model.
+
+        Raises:
+            Exception: whatever the loader raises, if only it knows how long the epoch is.
+        """
+        cursor = self.cursor
+        if self._epoch_over == cursor.position() or cursor.at_end:
+            return True
+        return cursor.index > 0 and not cursor.source.has_exact_length and cursor.peek() is None
+
     def _count(self, result: StepResult, started: float) -> None:
         """Count and log a step that went through, and end the epoch if it was the last one."""
         raised = None if self.interrupted is None else self.interrupted.take()

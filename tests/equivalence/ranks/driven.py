@@ -38,6 +38,7 @@ from tests.equivalence.sources import SOURCES, VALIDATIONS
 from workbench.experiment import Experiment, RunError
 from workbench.experiment.loop.step_guard import NonFiniteError
 from workbench.experiment.report.events import EpochDone, Event, ModesChanged, StepDone
+from workbench.parallel.transfer.job_pickle import PackingError
 
 
 class Counted(Protocol):
@@ -150,7 +151,7 @@ class _Driver:
 
     def _go(self, begin: Callable[[], object]) -> None:
         """Run to the end of a plan, past batches that are not finite and modes that are refused."""
-        experiment, before = self.experiment, self.experiment.step_count
+        experiment, before, steps = self.experiment, self.experiment.step_count, 0
         while True:
             started = self.workers.started
             try:
@@ -159,7 +160,9 @@ class _Driver:
                 if experiment.status == "nan":
                     if not isinstance(error, (NonFiniteError, RunError)):
                         raise
-                elif layout_of(self.modes) and self.workers.started == started:
+                elif layout_of(self.modes) and (
+                    self.workers.started == started or isinstance(error, PackingError)
+                ):
                     failure = experiment.failure
                     self._refused(self.modes, failure.message if failure else str(error))
                     experiment.modes = at_home(self.modes)
@@ -173,9 +176,10 @@ class _Driver:
                 self.seen.stays += self.workers.started - started
                 if self.workers.started > started:
                     self.seen.steps_away += experiment.step_count - before
-                before = experiment.step_count
+                steps, before = experiment.step_count - before, experiment.step_count
             begin = self._go_on
-        if not self.recipe.hot and layout_of(self.modes) and self.workers.started == started:
+        at_home_at_last = steps and self.workers.started == started
+        if not self.recipe.hot and layout_of(self.modes) and at_home_at_last:
             raise AssertionError(f"under {self.modes} no process was started")
 
     def _go_on(self) -> None:

@@ -368,7 +368,7 @@ class Runner(Worker):
             epoch = training.cursor.epoch
             if not training.modeset.is_remote:
                 training.advance()
-            elif training.local_steps.is_next:
+            elif training.local_steps.is_next or training.only_ends_epoch():
                 remote.advance_locally(training)
             else:
                 self._follow_remote_steps()
