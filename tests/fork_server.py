@@ -16,13 +16,15 @@ own finalization. Rows of `tests.equivalence.ranks.test_ranks` go the real way t
 
 A script is run as ``__main__``, too, and ends as a script does: with Python's own finalization, in
 its main thread. It imports Workbench anew, whose runs end with the process that imported it. It is
-a child of the server, which says its exit status.
+a child of the server, which says its exit status. What the server had imported is not searched for
+garbage then (`gc.freeze`), which would take longer than most scripts; what the script made is.
 """
 
 from __future__ import annotations
 
 import builtins
 import contextlib
+import gc
 import json
 import os
 import runpy
@@ -39,7 +41,7 @@ from types import FrameType, SimpleNamespace
 from typing import Any
 
 from tests.waiting import DEADLINE_S
-from workbench.processes import start_group
+from workbench.processes import interrupts_deferred, start_group
 
 PLANT = "WORKBENCH_TEST_PLANT"
 """The environment's name for a fault that ranks are given: ``module:function``."""
@@ -77,6 +79,7 @@ def serve() -> Callable[[], None] | None:
     """
     for name in _IMPORTED:
         import_module(name)
+    gc.freeze()
     answers = os.fdopen(os.dup(1), "w")
     print(json.dumps({"ready": os.getpid()}), file=answers, flush=True)
     for line in sys.stdin:
@@ -305,8 +308,9 @@ class Forked:
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        if self.returncode is None:
-            self.returncode = self._server.ask({"status": self.pid})["status"]
+        with interrupts_deferred():  # the server says a status once
+            if self.returncode is None:
+                self.returncode = self._server.ask({"status": self.pid})["status"]
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:

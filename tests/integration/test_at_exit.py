@@ -69,7 +69,7 @@ def test_a_script_may_end_while_a_run_trains(scripts: Scripts, tmp_path: Path) -
         exp.run(epochs=1_000_000)
         until(lambda: exp.epoch > 3)
         """,
-        forked=False,
+        forked=False,  # one of them starts as a person starts it
     )
     assert done.returncode == 0, done.stderr
     assert steps_on_disk(tmp_path) == list(range(1, said_step(done.stderr) + 1))
@@ -88,7 +88,6 @@ def test_the_exit_status_is_the_scripts(scripts: Scripts, how: str, status: int)
         until(lambda: exp.step_count > 3)
         {how}
         """,
-        forked=status != 3,  # one of them starts as a person starts it
     )
     assert done.returncode == status, done.stderr
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -18,9 +16,11 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import workbench as wb
+from tests.fork_server import ForkServer
 from tests.integration.parallel.support import Net, losses, made, rows
+from tests.integration.scripts import environment
 from tests.interrupts import interrupted
-from tests.processes import children_running
+from tests.processes import children_running, is_alive
 from tests.waiting import DEADLINE_S, wait_until
 from workbench.compare import compare, measurement
 from workbench.compare.measurement import Session
@@ -62,11 +62,18 @@ def variants_of(view: Any) -> dict[str, Any]:
     return {variant.modes: variant for variant in view.record.arms}
 
 
+def variants_in(folder: Path) -> list[psutil.Process]:
+    """What measures for a comparison under way: a process each, or as many as it has ranks."""
+    found = folder.glob("workbench-compare-*/variant-*/rank-*.pid")
+    return [psutil.Process(int(path.read_text())) for path in found]
+
+
+@pytest.mark.usefixtures("forked_ranks")
 def test_a_planted_slowdown_is_found_and_equal_variants_are_a_tie(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(measurement, "_AGAIN", 0.0)  # what is undecided then may stay so
-    monkeypatch.setattr(measurement, "_LEAST_AGAIN_S", 15.0)
+    monkeypatch.setattr(measurement, "_LEAST_AGAIN_S", 5.0)
     experiment = made(tmp_path, lambda: Slowed(width=128), val=rows(), lr=0.01)
     experiment.run(steps=3, wait=True)
     view = compare(
@@ -107,8 +114,9 @@ def test_a_planted_slowdown_is_found_and_equal_variants_are_a_tie(
     assert sorted(path.name for path in runs) == ["attention-math", "ddp-2", "fp32", "fp32-2"]
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_compile_has_a_first_step_that_costs(tmp_path: Path) -> None:
-    experiment = made(tmp_path, Net, lr=0.01)
+    experiment = made(tmp_path, lambda: Net(blocks=1), lr=0.01)
     view = wb.compare(experiment, ["fp32", "compile"], rounds=2, show_progress=False)
     base, compiled = view.record.arms
     assert compiled.problem == ""
@@ -143,24 +151,28 @@ def test_an_interrupt_while_fresh_processes_start_leaves_nothing(
     monkeypatch.setattr(Session, "_undecided", lambda session: list(session._running))
     view = interrupted(
         lambda: list(tmp_path.glob("workbench-compare-*/variant-1-1/variant.json")),
-        compare, experiment, ["fp32", "checkpoint:off"], rounds=5, show_progress=False,
+        compare, experiment, ["fp32", "checkpoint:off"], rounds=2, show_progress=False,
     )  # fmt: skip
     assert view.record.cancelled
-    assert view.record.rounds == 5
+    assert view.record.rounds == 2
     assert not list(tmp_path.glob("workbench-compare-*"))
     assert not children_running(WORKER)
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_an_interrupt_keeps_what_was_measured_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     experiment = made(tmp_path, Net, lr=0.01)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
+    variants: list[psutil.Process] = []
+
     def three_rounds() -> bool:
         answers = list(tmp_path.glob("workbench-compare-*/variant-1/answers.jsonl"))
         steps = any(one.read_text().count('"steps"') >= 3 for one in answers)
-        return steps and len(children_running(WORKER)) == 2
+        variants[:] = variants_in(tmp_path) if steps else []
+        return steps and all(map(is_alive, variants))
 
     view = interrupted(
         three_rounds, compare, experiment, ["fp32", "bf16"], rounds=100_000, show_progress=False
@@ -170,11 +182,14 @@ def test_an_interrupt_keeps_what_was_measured_and_leaves_nothing(
     assert all(variant.step_s > 0 for variant in view.record.arms)
     assert all(variant.samples_per_s > 0 for variant in view.record.arms)
     assert not list(tmp_path.glob("workbench-compare-*"))
-    assert not children_running(WORKER)
+    assert len(variants) == 2
+    assert not any(map(is_alive, variants))
 
 
-def test_variants_of_a_kernel_that_is_killed_end_and_leave_nothing(tmp_path: Path) -> None:
-    script = tmp_path / "kernel.py"
+def test_variants_of_a_kernel_that_is_killed_end_and_leave_nothing(
+    tmp_path: Path, fork_server: ForkServer
+) -> None:
+    script, log = tmp_path / "kernel.py", tmp_path / "kernel.log"
     script.write_text(
         "import sys, tempfile\n"
         "from pathlib import Path\n"
@@ -184,17 +199,10 @@ def test_variants_of_a_kernel_that_is_killed_end_and_leave_nothing(tmp_path: Pat
         "experiment = made(Path(sys.argv[1]) / 'runs')\n"
         "compare(experiment, ['fp32', 'ddp:2'], rounds=100_000, show_progress=False)\n"
     )
-    root = Path(__file__).resolve().parents[2]
-    kernel = subprocess.Popen(
-        [sys.executable, str(script), str(tmp_path)], cwd=root, stdin=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(root)},
-    )  # fmt: skip
+    kernel = fork_server.script(script, str(tmp_path), env=environment(), stdout=log, stderr=log)
     answers = "workbench-compare-*/variant-1/answers.jsonl"
     wait_until(lambda: any('"steps"' in one.read_text() for one in tmp_path.glob(answers)), "steps")
-    variants = [
-        psutil.Process(int(path.read_text()))
-        for path in tmp_path.glob("workbench-compare-*/variant-*/rank-*.pid")
-    ]
+    variants = variants_in(tmp_path)
     assert len(variants) == 3
     kernel.kill()
     kernel.wait()
@@ -238,9 +246,9 @@ class Wide(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stem, self.head = nn.Linear(16, 256), nn.Linear(256, 5)
+        self.stem, self.head = nn.Linear(16, 64), nn.Linear(64, 5)
         self.blocks = nn.ModuleList(
-            nn.Sequential(nn.Linear(256, 256), nn.GELU(), nn.Linear(256, 256)) for _ in range(8)
+            nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64)) for _ in range(8)
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -250,12 +258,13 @@ class Wide(nn.Module):
         return self.head(x)
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_memory_is_that_of_the_mode(tmp_path: Path) -> None:
-    data = torch.randn(8_192, 16), torch.randint(0, 5, (8_192,))
-    exp = made(tmp_path, Wide, data, batch_size=4_096)
+    data = torch.randn(4_096, 16), torch.randint(0, 5, (4_096,))
+    exp = made(tmp_path, Wide, data, batch_size=2_048)
     view = compare(exp, ["fp32", "checkpoint"], rounds=1, parity_samples=8, show_progress=False)
     plain, checkpointed = view.record.arms
-    kept = 4_096 * 256 * 4 * 3 * 8  # a block keeps three activations, or what goes into it
+    kept = 2_048 * 64 * 4 * 3 * 8  # a block keeps three activations, or what goes into it
     assert kept < plain.peak_bytes < 1.3 * kept
     assert kept / 3 < checkpointed.peak_bytes < 0.6 * kept
 

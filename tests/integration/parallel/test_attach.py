@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
-import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -16,7 +14,9 @@ import pytest
 import torch
 from torch import nn
 
+from tests.fork_server import ForkServer
 from tests.integration.parallel.support import losses, made
+from tests.integration.scripts import environment
 from tests.processes import children_of, is_alive
 from tests.waiting import wait_until
 from workbench.experiment.runtime.resume import ResumeError
@@ -41,6 +41,8 @@ class Cell(nn.Module):
         self.layer = nn.Linear(16, 5)
         self.calls, self.go_on = 0, Path(sys.argv[4])
     def forward(self, x):
+        if "RANK" in os.environ:
+            time.sleep(0.01)  # thousands of steps would show no more than some hundred
         if "RANK" in os.environ and not self.go_on.exists():
             self.calls += 1
             time.sleep(0.15)  # ranks tell ten times a second where they are
@@ -92,21 +94,38 @@ class Cell(nn.Module):
         return self.layer(x)
 
 
-def kernel(
-    tmp_path: Path,
-    steps: int,
-    then: str,
-    go_on: Path = ROOT,
-    variables: Mapping[str, str] = MappingProxyType({}),
-) -> subprocess.Popen[str]:
-    """One that dies or stays at step 30; its ranks do no step 40 until there is ``go_on``."""
-    script = tmp_path / "kernel.py"
-    script.write_text(textwrap.dedent(KERNEL))
+def script(tmp_path: Path) -> Path:
+    written = tmp_path / "kernel.py"
+    written.write_text(KERNEL)
+    return written
+
+
+def kernel_that_stays(tmp_path: Path, go_on: Path = ROOT) -> subprocess.Popen[str]:
+    """It does so at step 30; its ranks do no step 40 until there is ``go_on``."""
+    arguments = [str(tmp_path / "runs"), "1_000_000", "stay", str(go_on)]
     return subprocess.Popen(
-        [sys.executable, str(script), str(tmp_path / "runs"), str(steps), then, str(go_on)],
-        cwd=ROOT, env={**os.environ, **variables, "PYTHONPATH": str(ROOT)}, text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [sys.executable, str(script(tmp_path)), *arguments],
+        cwd=ROOT, env=environment(), text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )  # fmt: skip
+
+
+@pytest.fixture
+def kernel_that_died(tmp_path: Path, fork_server: ForkServer) -> Callable[..., None]:
+    """It did so at step 30, by a signal; its ranks, started as ever, go on."""
+
+    def died(
+        steps: int = 1_000_000,
+        go_on: Path = ROOT,
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        log = tmp_path / "kernel.log"
+        begun = fork_server.script(
+            script(tmp_path), str(tmp_path / "runs"), str(steps), "die", str(go_on),
+            env={**environment(), **variables}, stdout=log, stderr=log,
+        )  # fmt: skip
+        assert begun.wait(300) == -signal.SIGKILL, log.read_text()
+
+    return died
 
 
 def as_if_it_had_stayed(tmp_path: Path, steps: int) -> torch.Tensor:
@@ -115,8 +134,10 @@ def as_if_it_had_stayed(tmp_path: Path, steps: int) -> torch.Tensor:
     return losses(stayed)
 
 
-def test_a_run_that_goes_on_is_controlled_and_brought_back(tmp_path: Path) -> None:
-    assert kernel(tmp_path, 1_000_000, "die").wait(300) == -signal.SIGKILL
+def test_a_run_that_goes_on_is_controlled_and_brought_back(
+    tmp_path: Path, kernel_that_died: Callable[..., None]
+) -> None:
+    kernel_that_died()
     assert read_run(tmp_path / "runs" / "run", tmp_path).status == "detached"
     experiment = attach(tmp_path / "runs" / "run")
     try:
@@ -141,19 +162,23 @@ def test_a_run_that_goes_on_is_controlled_and_brought_back(tmp_path: Path) -> No
         experiment.close()
 
 
-def test_ranks_at_work_are_not_recalled_for_a_first_capture(tmp_path: Path) -> None:
-    assert kernel(tmp_path, 1_000_000, "die").wait(300) == -signal.SIGKILL
-    said = subprocess.run(
-        [sys.executable, "-c", NEXT_KERNEL, str(tmp_path / "runs" / "run")],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True, timeout=120,
-        capture_output=True, check=True,
-    )  # fmt: skip
-    assert said.stdout.split() == ["1", "paused", "ddp:2"]
+def test_ranks_at_work_are_not_recalled_for_a_first_capture(
+    tmp_path: Path, kernel_that_died: Callable[..., None], fork_server: ForkServer
+) -> None:
+    kernel_that_died()
+    following, out, err = (tmp_path / name for name in ("next_kernel.py", "stdout", "stderr"))
+    following.write_text(NEXT_KERNEL)
+    run = str(tmp_path / "runs" / "run")
+    begun = fork_server.script(following, run, env=environment(), stdout=out, stderr=err)
+    assert begun.wait(120) == 0, err.read_text()
+    assert out.read_text().split() == ["1", "paused", "ddp:2"]
 
 
-def test_a_run_that_was_finished_meanwhile_is_found_so(tmp_path: Path) -> None:
+def test_a_run_that_was_finished_meanwhile_is_found_so(
+    tmp_path: Path, kernel_that_died: Callable[..., None]
+) -> None:
     go_on = tmp_path / "go-on"
-    assert kernel(tmp_path, 40, "die", go_on).wait(300) == -signal.SIGKILL
+    kernel_that_died(40, go_on)
     go_on.touch()
     folder = tmp_path / "runs" / "run" / "parallel" / "1"
     wait_until(lambda: '"end"' in (folder / "events.jsonl").read_text(), "the end")
@@ -168,8 +193,10 @@ def test_a_run_that_was_finished_meanwhile_is_found_so(tmp_path: Path) -> None:
     experiment.close()
 
 
-def test_ranks_that_died_with_it_leave_their_last_checkpoint(tmp_path: Path) -> None:
-    assert kernel(tmp_path, 1_000_000, "die").wait(300) == -signal.SIGKILL
+def test_ranks_that_died_with_it_leave_their_last_checkpoint(
+    tmp_path: Path, kernel_that_died: Callable[..., None]
+) -> None:
+    kernel_that_died()
     folder = tmp_path / "runs" / "run" / "parallel" / "1"
     ranks = [psutil.Process(int((folder / f"rank-{rank}.pid").read_text())) for rank in (0, 1)]
     for rank in ranks:
@@ -194,7 +221,7 @@ def test_ranks_whose_kernel_is_killed_while_it_ends_save_and_end_by_themselves(
 ) -> None:
     """As Jupyter kills one that needs longer than a few seconds: their step may take that long."""
     go_on, folder = tmp_path / "go-on", tmp_path / "runs" / "run" / "parallel" / "1"
-    ending = kernel(tmp_path, 1_000_000, "stay", go_on)
+    ending = kernel_that_stays(tmp_path, go_on)
     try:
         assert ending.stdout is not None
         assert ending.stdin is not None
@@ -223,13 +250,15 @@ def test_ranks_whose_kernel_is_killed_while_it_ends_save_and_end_by_themselves(
     experiment.close()
 
 
-def test_on_a_hub_ranks_end_with_the_server_of_their_kernel(tmp_path: Path) -> None:
+def test_on_a_hub_ranks_end_with_the_server_of_their_kernel(
+    tmp_path: Path, kernel_that_died: Callable[..., None]
+) -> None:
     """Its owner stops it, or it was idle for long: it gives back what it had, their GPUs too."""
     server = subprocess.Popen(
         [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
     )
     hub = {"JUPYTERHUB_SERVICE_PREFIX": "/user/jo/", "JPY_PARENT_PID": str(server.pid)}
-    assert kernel(tmp_path, 1_000_000, "die", variables=hub).wait(300) == -signal.SIGKILL
+    kernel_that_died(variables=hub)
     launcher = psutil.Process(
         Seal.unchecked().read_json(tmp_path / "runs/run/parallel/1/launcher.json", "")["pid"]
     )
@@ -255,7 +284,7 @@ def test_what_cannot_or_must_not_be_attached_is_refused(tmp_path: Path) -> None:
     alone.close()
     with pytest.raises(FileNotFoundError, match="no worker has a part in Cell"):
         attach(alone.path)
-    alive = kernel(tmp_path, 1_000_000, "stay")
+    alive = kernel_that_stays(tmp_path)
     try:
         assert alive.stdout is not None
         assert alive.stdout.readline() == "here\n"
