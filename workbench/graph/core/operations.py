@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -51,10 +52,19 @@ _COPY = re.compile("(Clone|Mt|Squeeze|ToCopy)Backward")
 _NONE, _MANY = -1, -2
 _MOST_PASSES = 4
 """Maximum number of folding passes; a cast in front of a transpose takes two."""
+_known: WeakKeyDictionary[GraphRecord, tuple[int, ...]] = WeakKeyDictionary()
+"""Of records that are still there: showing one asks a dozen times."""
 
 
-def operations_of(record: GraphRecord) -> list[int]:
+def operations_of(record: GraphRecord) -> tuple[int, ...]:
     """Operation of every row, numbered in the order of their first rows; -1 for leaves."""
+    found = _known.get(record)
+    if found is None:
+        found = _known[record] = tuple(_operations_of(record))
+    return found
+
+
+def _operations_of(record: GraphRecord) -> list[int]:
     found = _folded(record, _by_call(record))
     return _renumbered(found if _is_acyclic(record, found) else _by_call(record, together=False))
 

@@ -16,6 +16,7 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 from workbench.experiment.checkpoint import folder
 from workbench.experiment.checkpoint.folder import Checkpoint, CheckpointError, Contents
+from workbench.torch_private import tensor_files
 from workbench.trust import Seal
 
 
@@ -134,7 +135,11 @@ def full(*_: Any) -> None:
 def test_on_a_full_disk_nothing_is_left_and_those_before_stay(
     one: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for where, name in ((folder, "write_tensors"), (Path, "write_text"), (folder, "_to_disk")):
+    for where, name in (
+        (tensor_files, "write_tensors"),
+        (Path, "write_text"),
+        (folder, "_to_disk"),
+    ):
         with monkeypatch.context() as patch:
             patch.setattr(where, name, full)
             with pytest.raises(CheckpointError, match="No space left on device"):
