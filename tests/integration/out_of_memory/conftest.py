@@ -11,9 +11,9 @@ from workbench.memory.simulated_gpu import remedies
 from workbench.memory.simulated_gpu.out_of_memory import OutOfMemoryTool
 
 
-@pytest.fixture(autouse=True)
-def _tool(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+@pytest.fixture(scope="module", autouse=True)
+def _tool() -> Iterator[None]:
     """On a busy machine everything is tried all the same."""
-    monkeypatch.setattr(remedies, "BUDGET_S", 120.0)
-    with only(Services(memory_tool=OutOfMemoryTool)):
+    with pytest.MonkeyPatch.context() as patch, only(Services(memory_tool=OutOfMemoryTool)):
+        patch.setattr(remedies, "BUDGET_S", 120.0)
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,21 @@ from torch import nn
 from tests.integration.out_of_memory.support import MIB, experiment, refused
 from workbench.experiment import Experiment, RunError
 from workbench.panel.channel import commands
+
+
+@pytest.fixture(scope="module")
+def failed_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Experiment]:
+    exp = experiment(tmp_path_factory.mktemp("failed"), "CNN")
+    refused(exp, 48 * MIB)
+    yield exp
+    exp.close()
+
+
+@pytest.fixture
+def failed(failed_once: Experiment) -> Iterator[Experiment]:
+    """One that ran out of memory, with nothing applied; it is not run again."""
+    yield failed_once
+    failed_once.modes = "fp32"
 
 
 def test_a_remedy_can_be_applied_by_its_number(tmp_path: Path) -> None:
@@ -30,48 +46,40 @@ def test_a_remedy_can_be_applied_by_its_number(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["number", "name", "itself"])
 def test_a_remedy_is_chosen_by_its_number_by_its_name_or_by_itself(
-    tmp_path: Path, how: str
+    failed: Experiment, how: str
 ) -> None:
-    exp = experiment(tmp_path, "CNN")
-    refused(exp, 48 * MIB)
-    assert exp.failure is not None
-    remedy = exp.failure.remedies[1]
+    assert failed.failure is not None
+    assert failed.modes == "fp32"
+    remedy = failed.failure.remedies[1]
     assert remedy.name == "checkpoint stages"
-    exp.apply_remedy({"number": 1, "name": remedy.name, "itself": remedy}[how])
-    assert remedy.code == f'exp.modes = "{exp.modes}"' != 'exp.modes = "fp32"'
-    exp.close()
+    failed.apply_remedy({"number": 1, "name": remedy.name, "itself": remedy}[how])
+    assert remedy.code == f'exp.modes = "{failed.modes}"' != 'exp.modes = "fp32"'
 
 
-def test_what_is_no_remedy_of_the_failure_is_said(tmp_path: Path) -> None:
-    exp = experiment(tmp_path, "CNN")
-    refused(exp, 48 * MIB)
-    assert exp.failure is not None
-    remedies = exp.failure.remedies
+def test_what_is_no_remedy_of_the_failure_is_said(failed: Experiment) -> None:
+    assert failed.failure is not None
+    remedies = failed.failure.remedies
     valid = f"valid are: 0 to {len(remedies) - 1}, or a name: 'bf16', 'checkpoint stages'"
     with pytest.raises(ValueError, match=f"there is no remedy 'bf17'; {valid}"):
-        exp.apply_remedy("bf17")
+        failed.apply_remedy("bf17")
     with pytest.raises(ValueError, match=f"there is no remedy 'bf16'; {valid}"):
-        exp.apply_remedy(dataclasses.replace(remedies[0], peak_bytes=1))
+        failed.apply_remedy(dataclasses.replace(remedies[0], peak_bytes=1))
     for bad in (True, None, 1.5, ["bf16"]):
         wrong: Any = bad
         with pytest.raises(TypeError, match=f"by its number, .* got {type(bad).__name__}"):
-            exp.apply_remedy(wrong)
-    assert exp.modes == "fp32"
-    exp.close()
+            failed.apply_remedy(wrong)
+    assert failed.modes == "fp32"
 
 
-def test_what_was_tried_on_another_gpu_is_not_applied(tmp_path: Path) -> None:
-    exp = experiment(tmp_path, "CNN")
-    refused(exp, 48 * MIB)
-    before = exp.card
-    exp.card = "8 GiB"
+def test_what_was_tried_on_another_gpu_is_not_applied(failed: Experiment) -> None:
+    before = failed.card
+    failed.card = "8 GiB"
     with pytest.raises(ValueError, match=r"bf16 was tried with exp\.card = '560 MiB', and"):
-        exp.apply_remedy()
-    assert (exp.card, exp.modes) == ("8 GiB", "fp32")
-    exp.card = before
-    exp.apply_remedy()
-    assert exp.modes == "bf16"
-    exp.close()
+        failed.apply_remedy()
+    assert (failed.card, failed.modes) == ("8 GiB", "fp32")
+    failed.card = before
+    failed.apply_remedy()
+    assert failed.modes == "bf16"
 
 
 def test_what_was_tried_is_forgotten_where_the_run_fails_otherwise(tmp_path: Path) -> None:

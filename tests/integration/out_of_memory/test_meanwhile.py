@@ -27,8 +27,8 @@ class Layers(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.Sequential(*(nn.Sequential(nn.Linear(256, 256)) for _ in range(8)))
-        self.head = nn.Linear(256, 10)
+        self.layers = nn.Sequential(*(nn.Sequential(nn.Linear(64, 64)) for _ in range(8)))
+        self.head = nn.Linear(64, 10)
         self.through: Callable[[], object] = int
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -60,8 +60,8 @@ class Held:
 
 def made(folder: Path) -> Experiment:
     torch.manual_seed(0)
-    data = torch.randn(4096, 256), torch.arange(4096) % 10
-    exp = Experiment(Layers(), data, batch_size=2048, device="cpu", runs=folder)
+    data = torch.randn(16384, 64), torch.arange(16384) % 10
+    exp = Experiment(Layers(), data, batch_size=8192, device="cpu", runs=folder)
     exp.card = CONTEXT_BYTES + 40 * MIB
     return exp
 
@@ -141,7 +141,7 @@ def test_who_acts_meanwhile_does_not_wait(tmp_path: Path, what: str) -> None:
     assert fail(exp).wait(120)
     assert held.begun.wait(120)
     if what in ("resume", "run", "step"):
-        exp.batch_size = 128
+        exp.batch_size = 512
     getattr(exp, what)()
     if what in ("stop", "pause"):
         ended(exp)

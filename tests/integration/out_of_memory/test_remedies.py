@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +23,20 @@ from workbench.experiment import Experiment
 from workbench.experiment.failure import out_of_memory
 
 
-def needed(folder: Path, kind: str, **options: Any) -> int:
+@pytest.fixture(scope="module")
+def needed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], int]:
     """Bytes reserved at the peak where a GPU has room for all of it."""
-    exp = experiment(folder, kind, **options)
-    exp.card = "8 GiB"
-    exp.run(epochs=1, wait=True)
-    peak = exp.card_use.peak_reserved if exp.card_use else 0
-    exp.close()
-    return peak
+
+    @functools.cache
+    def of(kind: str) -> int:
+        exp = experiment(tmp_path_factory.mktemp(kind), kind)
+        exp.card = "8 GiB"
+        exp.run(epochs=1, wait=True)
+        peak = exp.card_use.peak_reserved if exp.card_use else 0
+        exp.close()
+        return peak
+
+    return of
 
 
 def state(exp: Experiment) -> dict[str, Any]:
@@ -48,9 +56,9 @@ def alike(a: Any, b: Any) -> bool:
 @pytest.mark.parametrize("room", [0.55, 0.8])
 @pytest.mark.parametrize("kind", MODELS)
 def test_the_first_remedy_lets_the_run_finish_under_the_same_limit(
-    tmp_path: Path, kind: str, room: float
+    tmp_path: Path, needed: Callable[[str], int], kind: str, room: float
 ) -> None:
-    usable = int(needed(tmp_path, kind) * room) // MIB * MIB
+    usable = int(needed(kind) * room) // MIB * MIB
     exp = experiment(tmp_path, kind)
     before: list[dict[str, Any]] = [state(exp)]
 
