@@ -7,6 +7,7 @@ anything of Workbench is imported and before torch has computed anything.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -26,6 +27,9 @@ _IMPORTED_ONCE = (
     "matplotlib.figure",
     "psutil",
     "tensorboard.compat.proto.event_pb2",
+    "torch._dynamo",
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor",
     "torch.utils.tensorboard",
 )
 
@@ -136,6 +140,7 @@ def main(names: list[str]) -> None:
     """Print a line for each name."""
     for module in _IMPORTED_ONCE:
         importlib.import_module(module)
+    gc.freeze()  # no process searches for garbage in what all of them share
     for name in names:
         sys.stdout.flush()
         child = os.fork()

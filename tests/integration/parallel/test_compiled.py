@@ -82,7 +82,7 @@ class Numbered(Net):
     """Every call is another program to Dynamo: a number of the module is part of the code."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(blocks=1, width=16)
         self.number = 0
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

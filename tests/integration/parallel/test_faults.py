@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import textwrap
 import threading
@@ -19,7 +18,9 @@ import pytest
 import torch
 from torch import nn
 
+from tests.fork_server import ForkServer
 from tests.integration.parallel.support import DEADLINE_S, Net, made, until, until_reported
+from tests.integration.scripts import environment
 from tests.waiting import wait_until
 from workbench.experiment import Experiment
 from workbench.experiment.control import RunError
@@ -30,8 +31,6 @@ from workbench.parallel.exchange.stream import Message
 from workbench.parallel.session.session import Session, WorkersError
 from workbench.parallel.transfer.checkpoint import load
 from workbench.parallel.transfer.job_pickle import PackingError
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 class Faulty(Net):
@@ -88,6 +87,7 @@ def assert_gone(processes: list[psutil.Process]) -> None:
     assert not alive, f"{alive} are left"
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_what_one_rank_raises_is_what_is_reported_and_the_other_ends(tmp_path: Path) -> None:
     experiment, session = sent(tmp_path, Faulty)
     before = [parameter.clone() for parameter in experiment.model.parameters()]
@@ -181,7 +181,9 @@ def test_ranks_end_when_their_launcher_is_killed(tmp_path: Path) -> None:
         session.close()
 
 
-def test_ranks_outlive_the_kernel_and_leave_what_they_reached(tmp_path: Path) -> None:
+def test_ranks_outlive_the_kernel_and_leave_what_they_reached(
+    tmp_path: Path, fork_server: ForkServer
+) -> None:
     """The model's class exists in the dead process alone, as one of a notebook does."""
     script = tmp_path / "kernel.py"
     script.write_text(
@@ -216,12 +218,10 @@ def test_ranks_outlive_the_kernel_and_leave_what_they_reached(tmp_path: Path) ->
             """
         )
     )
-    done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path)],
-        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    folder = Folder(Path(done.stdout.strip()))
+    out, err = tmp_path / "stdout", tmp_path / "stderr"
+    kernel = fork_server.script(script, str(tmp_path), env=environment(), stdout=out, stderr=err)
+    assert kernel.wait(DEADLINE_S) == -signal.SIGKILL, err.read_text()
+    folder = Folder(Path(out.read_text().strip()))
     ranks = ranks_of(folder)
     assert_gone(ranks)
     wait_until(folder.last.is_dir, "a checkpoint")

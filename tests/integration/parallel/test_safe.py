@@ -166,6 +166,7 @@ def test_an_epoch_whose_validation_failed_in_the_kernel_is_ended_once(tmp_path: 
     assert experiment.step_count == 3 * steps, "batches were skipped"
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_a_run_that_came_back_is_not_attached_to_at_an_older_state(tmp_path: Path) -> None:
     experiment = made(tmp_path, Net, modes="ddp:2")
     under_way(experiment)

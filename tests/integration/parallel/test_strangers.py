@@ -15,9 +15,11 @@ import pytest
 import torch
 
 import workbench as wb
+from tests.fork_server import ForkServer
 from tests.integration.parallel.support import Net, losses, made
-from tests.integration.parallel.test_attach import as_if_it_had_stayed, kernel
+from tests.integration.parallel.test_attach import as_if_it_had_stayed, script
 from tests.integration.parallel.test_experiment import under_way
+from tests.integration.scripts import environment
 from tests.strangers import (
     STRANGER,
     as_stranger,
@@ -69,6 +71,7 @@ def project() -> Iterator[Path]:
         yield path
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_a_run_that_is_under_way_is_not_led_to_what_he_put_there(project: Path) -> None:
     """He moves ``runs`` and has one of his own in its place: it was unpickled in the kernel."""
     marker, mine = project / "he-ran-it", project / "precious"
@@ -113,11 +116,15 @@ def test_his_run_is_not_attached_to_and_the_sentence_says_whose_it_is(project: P
 
 
 @pytest.fixture(scope="module")
-def left_behind() -> Iterator[Path]:
+def left_behind(fork_server: ForkServer) -> Iterator[Path]:
     """A run whose kernel was killed, and whose ranks have trained 60 steps and ended since."""
     with shared_folder(0o755) as folder:
-        go_on = folder / "go-on"
-        assert kernel(folder, 40, "die", go_on).wait(300) == -signal.SIGKILL
+        go_on, log = folder / "go-on", folder / "kernel.log"
+        begun = fork_server.script(
+            script(folder), str(folder / "runs"), "40", "die", str(go_on),
+            env=environment(), stdout=log, stderr=log,
+        )  # fmt: skip
+        assert begun.wait(300) == -signal.SIGKILL, log.read_text()
         go_on.touch()
         session = folder / "runs" / "run" / "parallel" / "1"
         launcher = Seal.unchecked().read_json(session / "launcher.json", "")["pid"]
@@ -278,6 +285,7 @@ print(done, flush=True)
 """Whatever he can do to what is in a folder that he may write to, until he is told to stop."""
 
 
+@pytest.mark.usefixtures("forked_ranks")
 @pytest.mark.parametrize("steps", [60, pytest.param(5_000, marks=pytest.mark.fuzz)])
 def test_a_run_survives_whatever_is_done_to_its_folder(steps: int, project: Path) -> None:
     """He may write to the run directory, and does, while it trains on ranks and is listed."""
