@@ -13,10 +13,14 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from tests.fork_server import ForkServer
 
 # how long drawing an example and looking at it takes is the machine's, and who else uses it; the
 # examples of one test are the same in every run but for `make fuzz`, which draws others
@@ -69,16 +73,18 @@ _LONGEST = (
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave files unread of which ``-m "slow and ..."`` or ``"not slow and ..."`` wants nothing.
 
-    To import seven thousand tests takes a minute, in each of the processes that share them.
+    To import seven thousand tests takes half a minute, in each of the processes that share them.
     """
     wanted = config.option.markexpr.split(" and ")[0]
     if wanted not in ("slow", "not slow") or _ROOT not in collection_path.parents:
         return None
     if collection_path.relative_to(_ROOT).parts[0] in _SLOW:
-        return True if wanted == "not slow" else None
-    if wanted == "not slow" or collection_path.suffix != ".py":
-        return None
-    return True if "mark.slow" not in collection_path.read_text(encoding="utf-8") else None
+        has_wanted = wanted == "slow"
+    elif wanted == "not slow" or collection_path.suffix != ".py":
+        has_wanted = True
+    else:
+        has_wanted = "mark.slow" in collection_path.read_text(encoding="utf-8")
+    return None if has_wanted else True  # False would have pytest read what it ignores by itself
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
@@ -123,6 +129,22 @@ def pytest_collection_finish() -> None:
 def _length(path: Path) -> int:
     name = path.relative_to(_ROOT).as_posix()
     return next((at for at, one in enumerate(_LONGEST) if name.startswith(one)), len(_LONGEST))
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[ForkServer]:
+    """Processes that have imported torch already."""
+    import torch
+
+    from tests.fork_server import ForkServer
+    from workbench.parallel.launch import worker_processes
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # ranks share them
+    server = ForkServer(worker_processes._environment(2))
+    torch.set_num_threads(before)
+    yield server
+    server.close()
 
 
 @pytest.fixture(autouse=True)

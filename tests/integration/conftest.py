@@ -23,16 +23,6 @@ def exp(tmp_path: Path) -> Iterator[Experiment]:
     experiment.close()
 
 
-@pytest.fixture(scope="session")
-def fork_server() -> Iterator[ForkServer]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # ranks share them
-    server = ForkServer(worker_processes._environment(2))
-    torch.set_num_threads(before)
-    yield server
-    server.close()
-
-
 @pytest.fixture
 def forked_ranks(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Real processes that have imported torch already; a start takes a tenth of what it takes.

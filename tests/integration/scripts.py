@@ -22,6 +22,17 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
+def ended(server: ForkServer, path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A script, once it has ended as an interpreter does, in a process that had imported torch."""
+    out, err = path.with_name("stdout"), path.with_name("stderr")
+    process = server.script(path, *arguments, env=environment(), stdout=out, stderr=err)
+    try:
+        status = process.wait(DEADLINE_S)
+    finally:
+        process.kill()
+    return subprocess.CompletedProcess(process.args, status, out.read_text(), err.read_text())
+
+
 class Scripts:
     """Runs ``script.py`` of a folder, ``beginning`` first; its argument is a folder for runs."""
 
@@ -40,13 +51,7 @@ class Scripts:
                 [sys.executable, str(path), str(self._folder / "runs")], capture_output=True,
                 text=True, timeout=DEADLINE_S, env=environment(),
             )  # fmt: skip
-        out, err = self._folder / "stdout", self._folder / "stderr"
-        process = self._begun(path, out, err)
-        try:
-            status = process.wait(DEADLINE_S)
-        finally:
-            process.kill()
-        return subprocess.CompletedProcess(process.args, status, out.read_text(), err.read_text())
+        return ended(self._server, path, str(self._folder / "runs"))
 
     @contextmanager
     def running(self, text: str) -> Iterator[tuple[Forked, TextIO]]:

@@ -73,7 +73,7 @@ def test_a_planted_slowdown_is_found_and_equal_variants_are_a_tie(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(measurement, "_AGAIN", 0.0)  # what is undecided then may stay so
-    monkeypatch.setattr(measurement, "_LEAST_AGAIN_S", 5.0)
+    monkeypatch.setattr(measurement, "_LEAST_AGAIN_S", 15.0)
     experiment = made(tmp_path, lambda: Slowed(width=128), val=rows(), lr=0.01)
     experiment.run(steps=3, wait=True)
     view = compare(

@@ -163,7 +163,7 @@ def _middle(rounds: NDArray[np.float64]) -> float:
     return float(np.median((rounds[at] + rounds[other]) / 2))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def _pairs_of(count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the indices of all pairs of ``count`` values, each value with itself as well."""
     return np.triu_indices(count)

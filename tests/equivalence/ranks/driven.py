@@ -161,7 +161,9 @@ class _Driver:
                     if not isinstance(error, (NonFiniteError, RunError)):
                         raise
                 elif layout_of(self.modes) and (
-                    self.workers.started == started or isinstance(error, PackingError)
+                    self.workers.started == started
+                    # while it runs, from ranks that had been started to others
+                    or (self.recipe.hot and isinstance(error, PackingError))
                 ):
                     failure = experiment.failure
                     self._refused(self.modes, failure.message if failure else str(error))
@@ -178,8 +180,8 @@ class _Driver:
                     self.seen.steps_away += experiment.step_count - before
                 steps, before = experiment.step_count - before, experiment.step_count
             begin = self._go_on
-        at_home_at_last = steps and self.workers.started == started
-        if not self.recipe.hot and layout_of(self.modes) and at_home_at_last:
+        stayed = steps > 0 and self.workers.started == started
+        if not self.recipe.hot and layout_of(self.modes) and stayed:
             raise AssertionError(f"under {self.modes} no process was started")
 
     def _go_on(self) -> None:

@@ -88,9 +88,14 @@ def rows() -> list[RankRecipe]:
     merging = ((1, SWITCH + "fsdp:2,keep"), (4, SWITCH))
     found.append(dataclasses.replace(PLAIN, model="low rank, no dropout", actions=merging))
     # its last step of an epoch is refused: ranks that start then have nothing left of the epoch
-    there = ((0, SWITCH + "fsdp:2"),)
-    outside = {"model": "a method past forward", "samples": 16, "poisoned": True, "actions": there}
-    found.append(RankRecipe(**outside))
+    found.append(
+        RankRecipe(
+            model="a method past forward",
+            samples=16,
+            poisoned=True,
+            actions=((0, SWITCH + "fsdp:2"),),
+        )
+    )
     found.append(dataclasses.replace(PLAIN, source="stream"))
     found.append(dataclasses.replace(PLAIN, model="sparse embedding", optimizer="sparse adam"))
     return found

@@ -271,7 +271,7 @@ def test_ranks_may_branch_differently(tmp_path: Path, modes: str) -> None:
         if modes and layout == "fsdp:2,keep":
             continue
         experiment = made(tmp_path, Branching, modes=modes + layout, optimizer="adamw", lr=0.01)
-        experiment.run(steps=12, wait=True)
+        experiment.run(steps=30, wait=True)
         found.append(losses(experiment))
         value = any("reads values of its data" in note for note in experiment.notes)
         assert value == layout.startswith("fsdp")

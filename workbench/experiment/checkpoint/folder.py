@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import importlib
 import json
 import math
 import os
@@ -35,7 +34,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
 from typing import Any, cast
 
 import cloudpickle
@@ -154,8 +152,10 @@ class Checkpoint:
                 raise self._damaged(f"{name} {size}, and {tuple(tensor.shape)} is needed")
         for name in sorted({one.file for key in into for one in self.table[key].chunks}):
             self._check_sum(name)
+        from workbench.torch_private.tensor_files import read_tensors  # takes half as long as torch
+
         try:
-            _tensor_files().read_tensors(self.path, self.table, into)
+            read_tensors(self.path, self.table, into)
         except (MemoryError, torch.OutOfMemoryError):
             raise
         except Exception as error:
@@ -281,21 +281,15 @@ def write(folder: Path, contents: Contents, serial: int) -> Checkpoint:
         draft.mkdir()
     except OSError as error:
         raise _not_written(folder, error) from error
+    from workbench.torch_private.tensor_files import write_tensors  # takes half as long as torch
+
     try:
-        table = _tensor_files().write_tensors(draft, contents.tensors)
+        table = write_tensors(draft, contents.tensors)
         return _finished(draft, folder, contents, table, serial)
     except (OSError, RuntimeError) as error:  # the second: torch's own for a disk that is full
         raise _not_written(folder, error) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-
-
-def _tensor_files() -> ModuleType:
-    """Return the module that is imported when a checkpoint is first written or read.
-
-    Importing it takes half as long as importing torch.
-    """
-    return importlib.import_module("workbench.torch_private.tensor_files")
 
 
 def _finished(

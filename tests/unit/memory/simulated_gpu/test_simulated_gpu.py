@@ -257,9 +257,12 @@ class AllocatesAtItsEnd(StepProbe):
         raise RuntimeError("nothing was captured")
 
 
-def test_what_other_probes_allocate_after_a_refusal_does_not_hide_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", ["", ", expandable_segments:True", ", max_split_size_mb:20"])
+def test_what_other_probes_allocate_after_a_refusal_does_not_hide_it(
+    tmp_path: Path, words: str
+) -> None:
     exp = experiment(tmp_path, batch_size=512)
-    exp.card = f"{512 + 9} MiB"
+    exp.card = f"{512 + 9} MiB{words}"
     exp.capture(AllocatesAtItsEnd())
     exp.capture(MemoryProbe())
     with pytest.raises(torch.OutOfMemoryError) as raised:
